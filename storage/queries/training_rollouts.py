@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from core.types import Role, TrainingRollout
 from storage.errors import NotThere
-from storage.models import TrainingRollouts
+from storage.models import OracleLabels, PseudoLabels, TrainingRollouts
 from storage.queries.tables import columns, insert_new
 from storage.rows import TrainingStep
 
@@ -42,6 +42,7 @@ def list_rollouts(
     step: int | None = None,
     prompt: int | None = None,
     question_id: str | None = None,
+    rewarded_wrong: bool = False,
     sort: Sort = "step",
     after: Sequence[float] = (),
     limit: int = 50,
@@ -49,7 +50,8 @@ def list_rollouts(
     """A page of a training's rollouts; only those of a step, a position in the step, or a question if it is given.
 
     `after` is the `sort_key_of` of the last rollout of the previous page, in the same order. Rollouts that lack the
-    value that they are sorted by are last.
+    value that they are sorted by are last. With `rewarded_wrong`, only those that got a reward above 0 although an
+    oracle shows that their answer is wrong.
     """
     conditions = [
         column == value
@@ -60,6 +62,8 @@ def list_rollouts(
         )
         if value is not None
     ]
+    if rewarded_wrong:
+        conditions.append(_rewarded_wrong())
     order = _order(sort)
     if after:
         conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
@@ -103,6 +107,23 @@ def steps_of(session: Session, training: Training) -> list[TrainingStep]:
     )
     statement = select(row.step, *figures).where(*_of(training)).group_by(row.step).order_by(row.step)
     return [TrainingStep(*values) for values in session.execute(statement)]
+
+
+def _rewarded_wrong() -> ColumnElement[bool]:
+    """An answer is known to be wrong if it agrees with a pseudo-label that an oracle calls wrong, or differs from one
+    that an oracle calls right. Other labels that a method makes in training are not graded by themselves."""
+    rollout, graded = TrainingRollouts, OracleLabels
+    contradicted = or_(
+        and_(graded.verdict == "wrong", rollout.agrees.is_(True)),
+        and_(graded.verdict == "right", rollout.agrees.is_(False)),
+    )
+    grades = (
+        select(graded.question_id)
+        .join(PseudoLabels, PseudoLabels.question_id == graded.question_id)
+        .where(graded.question_id == rollout.question_id, PseudoLabels.answer == rollout.label, contradicted)
+        .correlate(rollout)
+    )
+    return and_(rollout.reward > 0, grades.exists())
 
 
 def _of(training: Training) -> list[ColumnElement[bool]]:

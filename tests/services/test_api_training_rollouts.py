@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from fastapi.testclient import TestClient
 
 from core.types import Role
 from services.api.app import PREFIX, create_app
+from storage import queries
+from storage.queries.training_rollouts import Training
 from storage.session import Store
 from storage.texts import RolloutText, TextWriter, training_texts_paths
 
@@ -54,6 +57,28 @@ def test_the_worst_rollouts_of_a_step_come_first_and_pages_follow(api: TestClien
         "parts": {"bonus": 0.25},
         "advantage": -0.5,
     }
+
+
+def test_those_that_were_rewarded_although_wrong_are_found_where_an_oracle_graded_the_label(
+    api: TestClient, store: Store
+) -> None:
+    """The oracle calls the label "3" of prompt 0 right and that of prompt 1 wrong."""
+    right, wrong = (replace(training_rollouts()[prompt], step=3, reward=0.2) for prompt in (0, 2))
+    others = [
+        replace(right, rollout=1, answer="9", agrees=False),
+        replace(right, rollout=2, answer="9", agrees=False, reward=0.0),
+        replace(wrong, rollout=1, answer="9", agrees=False),  # may be right
+        replace(wrong, rollout=2, label="4", answer="4"),  # no pseudo-label, so nobody graded it
+        replace(wrong, rollout=3, label=None, agrees=None),
+    ]
+    with store.write() as session:
+        queries.training_rollouts.add(session, Training(RUN, 1, "solver"), [right, wrong, *others])
+    listed = get(api, f"{TRAINING}/rollouts", rewarded_wrong=True)["items"]
+    assert keys(listed) == [(1, 1, 0), (2, 1, 0), (3, 0, 1), (3, 1, 0)]
+    first = get(api, f"{TRAINING}/rollouts", rewarded_wrong=True, sort="reward", limit=1)
+    assert keys(first["items"]) == [(3, 0, 1)]
+    rest = get(api, f"{TRAINING}/rollouts", rewarded_wrong=True, sort="reward", after=first["next"])
+    assert keys(rest["items"]) == [(3, 1, 0), (1, 1, 0), (2, 1, 0)]
 
 
 def test_a_question_s_rollouts_are_listed_across_steps(api: TestClient) -> None:

@@ -65,6 +65,21 @@ def test_the_best_rollouts_come_first_and_the_worst_with_another_order(page: Pag
         expect(rows.first.locator("td[data-label=bonus]")).to_have_text("0.5")
 
 
+def test_what_was_rewarded_although_wrong_can_be_listed(page: Page, address: str) -> None:
+    rows = page.locator("table.rollouts tbody")
+    with without_complaints(page):
+        page.goto(f"{address}{PAGE}")
+        page.get_by_label("Only rewarded although wrong").check()
+        page.wait_for_url(f"**{PAGE}?rewarded_wrong=true")
+        expect(rows.locator("td[data-label=step]")).to_have_text(["1 1.0", "2 1.0"])
+        look_at(page, page.url, "Training of the Solver, iteration 1", LOOKS)
+        page.get_by_label("Only rewarded although wrong").uncheck()
+        expect(rows).to_have_count(8)
+        page.goto(f"{address}/runs/{RUN}/training/challenger/1")
+        expect(rows).to_have_count(2)
+        expect(page.get_by_label("Only rewarded although wrong")).to_have_count(0)
+
+
 def test_the_same_question_is_shown_across_steps(page: Page, address: str) -> None:
     rows = page.locator("table.rollouts tbody")
     with without_complaints(page):

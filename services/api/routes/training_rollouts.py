@@ -43,6 +43,11 @@ class RolloutQuery(BaseModel):
     step: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of this step.")
     prompt: int | None = Field(None, ge=0, le=_LARGEST, description="Rollouts of the prompt at this position in steps.")
     question: str | None = Field(None, min_length=1, max_length=200, description="Rollouts of the question of this id.")
+    rewarded_wrong: bool = Field(
+        False,
+        description="Only rollouts with a reward above 0 whose answer is known to be wrong: it agrees with a "
+        "pseudo-label that an oracle calls wrong, or differs from one that an oracle calls right.",
+    )
     sort: Sort = Field(
         "step", description="A leading - sorts in descending order. Rollouts without the value are last."
     )
@@ -82,6 +87,7 @@ def list_rollouts(
         step=query.step,
         prompt=query.prompt,
         question_id=query.question,
+        rewarded_wrong=query.rewarded_wrong,
         sort=query.sort,
         after=position(query.after, 3 if query.sort == "step" else 4),
         limit=query.limit + 1,

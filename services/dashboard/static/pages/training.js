@@ -32,6 +32,7 @@ const [[DEFAULT_SORT]] = SORTS;
 /** @type {Record<Role, string>} */
 const NAMES = { challenger: "Challenger", solver: "Solver" };
 const REWARD = "reward_mean";
+const REWARDED_WRONG = "rewarded_wrong"; // the parameter of the API
 const MAX_SHOWN = 160; // characters of a question in the table
 
 /** @param {Training & { query: URLSearchParams }} props */
@@ -98,9 +99,11 @@ function OtherMetrics({ metrics }) {
 
 /** @param {{ training: Training, url: string, query: URLSearchParams, steps: TrainingStep[] }} props */
 function Rollouts({ training, url, query, steps }) {
-  const [step, question, after] = ["step", "question", "after"].map((name) => query.get(name));
+  const [step, question, rewarded_wrong, after] = ["step", "question", REWARDED_WRONG, "after"].map((name) =>
+    query.get(name),
+  );
   const sort = query.get("sort") ?? DEFAULT_SORT;
-  const parameters = { ...training, step, question, after, sort, limit: PAGE_SIZE };
+  const parameters = { ...training, step, question, rewarded_wrong, after, sort, limit: PAGE_SIZE };
   const { data, error } = useResponse(
     "/runs/{run}/training/{role}/{iteration}/rollouts",
     /** @type {GetParameters<"/runs/{run}/training/{role}/{iteration}/rollouts">} */ (
@@ -111,7 +114,7 @@ function Rollouts({ training, url, query, steps }) {
   return html`<section class="panel wide" id="rollouts">
     <h2>Rollouts</h2>
     <p class="about">${about} <${StepSummary} step=${steps.find((other) => String(other.step) === step)} /></p>
-    <${Filters} url=${url} query=${query} sort=${sort} steps=${steps} />
+    <${Filters} role=${training.role} url=${url} query=${query} sort=${sort} steps=${steps} />
     <${Loading} data=${data} error=${error}>
       ${data && (data.items.length ? html`<${RolloutTable} training=${training} url=${url} query=${query} rollouts=${data.items} />` : html`<${Empty}>No rollout is stored for this choice.</${Empty}>`)}
       <nav class="pager" aria-label="Pages of rollouts">
@@ -129,8 +132,8 @@ function StepSummary({ step }) {
   return html`Of step ${step.step}: ${number(rollouts)} rollouts of ${number(prompts)} ${prompts === 1 ? "prompt" : "prompts"}, of which ${number(trained_on)} were trained on; reward ${number(reward_mean)} on average, from ${number(reward_min)} to ${number(reward_max)}.`;
 }
 
-/** @param {{ url: string, query: URLSearchParams, sort: string, steps: TrainingStep[] }} props */
-function Filters({ url, query, sort, steps }) {
+/** @param {{ role: Role, url: string, query: URLSearchParams, sort: string, steps: TrainingStep[] }} props */
+function Filters({ role, url, query, sort, steps }) {
   /** @param {Record<string, string | null>} changes */
   const setFilters = (changes) => navigate(filteredUrl(url, query, changes), { replace: true });
   const question = query.get("question");
@@ -141,6 +144,10 @@ function Filters({ url, query, sort, steps }) {
     <label>Sort <select value=${sort} onChange=${(event) => setFilters({ sort: event.target.value === DEFAULT_SORT ? null : event.target.value })}>
       ${SORTS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
     </select></label>
+    ${
+      role === "solver" &&
+      html`<label class="check"><input type="checkbox" checked=${query.has(REWARDED_WRONG)} onChange=${(event) => setFilters({ [REWARDED_WRONG]: event.target.checked ? "true" : null })} /> Only rewarded although wrong, where an oracle has graded the label</label>`
+    }
     ${question && html`<a class="chip" href=${filteredUrl(url, query, { question: null })}>question <bdi>${question}</bdi> ×</a>`}
   </form>`;
 }
