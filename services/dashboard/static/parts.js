@@ -13,7 +13,8 @@ import { focusHeading } from "./router.js";
 
 /**
  * The settings of a run that the pages show. The API's description does not list them, since each kind of run has
- * others; `shared`, and the fields of `dataset` but for `votes`, belong to co-evolution, and `prompts` to self-training.
+ * others; `shared`, and the fields of `dataset` but for `votes`, belong to co-evolution, and `prompts` to
+ * self-training.
  *
  * @typedef {{
  *   kind: string,

@@ -203,7 +203,11 @@ function Comparison({ runs, settings, query }) {
       !OPTIONAL_FIGURES.includes(name) || runs.some(({ seriesPoints }) => seriesNamed(seriesPoints, name).length),
   );
   const colours = runs.map(({ colour }) => colour);
-  /** Whether several runs have it, or it was asked for: there is a single run, or its oracle was chosen. @param {Figure} figure */
+  /**
+   * Whether several runs have it, or it was asked for: there is a single run, or its oracle was chosen.
+   *
+   * @param {Figure} figure
+   */
   const isShared = (figure) =>
     runs.length < 2 ||
     (figure.oracle && figure.oracle === oracleInAddress) ||
