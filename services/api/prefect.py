@@ -127,7 +127,7 @@ class Prefect:
 
     def has_runner(self) -> bool:
         """Whether a flow runner has asked Prefect for work within the last minute; False without an answer."""
-        query = {"deployments": {"name": {"any_": [_DEPLOYMENT]}}, "limit": _PAGE}
+        query = {"deployments": {"name": {"any_": [*DEPLOYMENTS.values()]}}, "limit": _PAGE}
         try:
             rows = from_json(self._post("/deployments/filter", query, _VIEW_TIMEOUT_S).content)
         except HTTPException:
