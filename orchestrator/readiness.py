@@ -108,8 +108,8 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
     yield from _foreign_templates(config)
     voted = config.votes_before_training
     if isinstance(config, SelfTraining) and not voted and config.audit.oracle not in (None, "exact"):  # the default
-        got = f"{config.audit.oracle!r} has nothing to grade, because prompts.labels = {config.prompts.labels!r}"
-        remedy = "with prompts.labels = 'offline', votes are made before the training and graded"
+        got = f"{config.audit.oracle!r} has nothing to grade, because nothing is voted on before the training"
+        remedy = "set it to 'none'; votes are made with prompts.labels = 'offline' or prompts.easiest below 1"
         yield Fault("audit.oracle", got, remedy=remedy)
     kinds = ("benchmark", "GPUs", "trainer", "judge")
     for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault

@@ -208,7 +208,10 @@ def test_a_program_that_cannot_be_run_is_a_fault_before_the_run(folder: Path) ->
 def test_an_oracle_that_has_nothing_to_grade_is_a_warning(folder: Path) -> None:
     oracle = ("--set", "audit.oracle=given")
     shown = coevo("check", "micro", *oracle).output
-    assert "audit.oracle: 'given' has nothing to grade, because prompts.labels = 'none'; with prompts.labels" in shown
+    assert (
+        "audit.oracle: 'given' has nothing to grade, because nothing is voted on before the training; set it" in shown
+    )
     assert "audit.oracle" not in coevo("check", "micro").output
-    offline = ("--set", "solver.reward.labels=offline", "--set", "prompts.labels=offline")
-    assert "audit.oracle" not in coevo("check", "micro", *oracle, *offline).output
+    voted = coevo("check", "micro", *oracle, "--set", "prompts.easiest=0.5").output
+    assert "audit.oracle" not in voted
+    assert "faults 0" in voted
