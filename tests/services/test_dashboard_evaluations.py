@@ -29,6 +29,9 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         page.goto(address)
         page.get_by_role("link", name="Evaluations").click()
         expect(page.get_by_text("http://10.0.0.7/v1#qwen3")).to_be_visible()
+        row = page.get_by_role("row").filter(has_text="sums.jsonl")
+        expect(row.get_by_role("cell").nth(2)).to_contain_text("62.5%")  # pass@1, as on its page
+        expect(row.get_by_role("cell").nth(3)).to_contain_text("n 8")
         assert violations(page) == []
         page.get_by_role("link", name="sums.jsonl").click()
         expect(page.get_by_role("heading", name="sums.jsonl")).to_be_visible()

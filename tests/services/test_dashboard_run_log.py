@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from orchestrator.installation.home import Home
+from core.settings.parsing import load_config
+from orchestrator.installation.home import ROOT, Home
 from orchestrator.plan import plan
 from orchestrator.run_log import kept, say
 from services.api.app import create_app
@@ -26,7 +27,8 @@ LOOKS: list[Look] = [(scheme, width) for scheme in SCHEMES for width in (1400, 4
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The dashboard of a store with a finished run, one whose labelling failed, and one at its first training."""
+    """The dashboard of a store with a finished run, one whose labelling failed, one at its first training, and one of a
+    preset of which there is no other run."""
     home = Home(tmp_path_factory.mktemp("home"))
     store = open_store(home.database, create=True)
     fill_run(store, "finished", per_level=2)
@@ -54,6 +56,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with kept(home, "long", 1, "label_questions"):
         for line in range(50):
             logging.getLogger("a").warning("line %d", line)
+    with store.write() as session:
+        alone = load_config(ROOT / "deploy" / "runs" / "micro.toml")
+        queries.runs.create_run(session, name="alone", config=alone, preset="micro")
+        queries.run_leases.claim_run(session, run="alone", owner="host:1:1", lease_seconds=600)
+        first = {**held, "iteration": 0}
+        queries.ledger.claim_stage(session, run="alone", stage="read_prompts", lease_seconds=600, **first)
     app = create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs, planned=plan)
     with served(app) as url:
         yield url
@@ -93,6 +101,11 @@ def test_a_run_at_work_shows_how_long_it_will_take(address: str, page: Page) -> 
         expect(remaining).to_contain_text("train challenger 1: about ")
         expect(remaining).to_contain_text("whole run: about ")
         expect(remaining).to_contain_text("judging by the times of finished and of this run's own stages")
+        page.goto(f"{address}/runs/alone")
+        expect(remaining).to_have_text(
+            "Remaining time: not known yet, since nothing shows how long read_prompts of iteration 0 takes: it was "
+            "done in no earlier iteration of the run, and in no finished run of the same preset and stages."
+        )
         page.goto(f"{address}/runs/finished")
         expect(page.get_by_role("heading", name="finished", level=1)).to_be_visible()
         expect(page.locator(".remaining")).to_have_count(0)

@@ -2,10 +2,10 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { duration, timeAgo } from "../format.js";
-import { Empty, Heading, Loading } from "../parts.js";
+import { Empty, Heading, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
 
-/** @typedef {Schemas["EvaluationRow"]} EvaluationRow */
+/** @typedef {Schemas["ListedEvaluation"]} ListedEvaluation */
 
 const POLL_MS = 10_000;
 
@@ -33,14 +33,15 @@ export function EvaluationsPage({ query }) {
     </${Loading}>`;
 }
 
-/** @param {{ evaluations: EvaluationRow[] }} props */
+/** @param {{ evaluations: ListedEvaluation[] }} props */
 function EvaluationTable({ evaluations }) {
   return html`<div class="panel wide"><div class="scroll" tabindex="0" role="region" aria-label="Evaluations"><table>
-    <thead><tr><th scope="col">benchmark</th><th scope="col">model</th><th scope="col">begun</th><th scope="col">time spent</th><th scope="col">state</th></tr></thead>
+    <thead><tr><th scope="col">benchmark</th><th scope="col">model</th><th scope="col">pass@1</th><th scope="col">greedy</th><th scope="col">majority</th><th scope="col">begun</th><th scope="col">time spent</th><th scope="col">state</th></tr></thead>
     <tbody>${evaluations.map(
-      ({ id, benchmark, model, created_at, seconds, finished_at }) => html`<tr key=${id}>
+      ({ id, benchmark, model, pass_at_1, greedy, majority, created_at, seconds, finished_at }) => html`<tr key=${id}>
         <td><a href=${evaluationUrl(id)} title=${benchmark}>${benchmarkName(benchmark)}</a></td>
         <td title=${model}>${model}</td>
+        ${[pass_at_1, greedy, majority].map((estimate) => html`<td><${Share} estimate=${estimate} /></td>`)}
         <td>${timeAgo(created_at)}</td>
         <td>${duration(seconds)}</td>
         <td>${finished_at ? "finished" : "not finished"}</td>

@@ -3,10 +3,12 @@ import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { durationRange, humanise } from "../format.js";
 
-/** Shows nothing where nothing is known. @param {{ run: string, pollMs: number }} props */
+/** Says why if nothing is known. @param {{ run: string, pollMs: number }} props */
 export function RemainingTime({ run, pollMs }) {
   const { data } = useResponse("/runs/{run}/remaining", { run }, pollMs);
-  if (!data?.stage || (!data.of_stage && !data.of_run)) return null;
+  if (!data?.stage) return null;
+  if (!data.of_stage && !data.of_run)
+    return data.unknown && html`<p class="meta remaining">Remaining time: not known yet, since ${data.unknown}.</p>`;
   const ofStage =
     data.of_stage && `${humanise(data.stage)} ${data.iteration}: about ${durationRange(data.of_stage)} left`;
   const ofRun = data.of_run && `whole run: about ${durationRange(data.of_run)} left, unless it is stopped early`;
