@@ -1,7 +1,7 @@
 """Audits of pseudo-labels by an oracle that grades a sample.
 
-The functions here draw the sample, estimate the share of right labels in the whole set, say how many audits it takes to
-detect a drop, and measure how far two oracles agree. `docs/audits.md` describes audits.
+The functions here draw the sample, estimate the share of right labels in the whole set, and say how many audits a drop
+takes to be detected. `docs/audits.md` describes audits.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from functools import cache
 from statistics import NormalDist
 
 from core.errors import CoevoError
-from core.statistics.estimates import Z95, Estimate, wilson_at
-from core.types import OracleVerdict, Verdict
+from core.statistics.estimates import Estimate, wilson_at
+from core.types import Verdict
 
 _BINS = 5
 _FLOOR = 2  # questions that are drawn from every stratum that has so many: a single one shows no spread
-_CATEGORIES: tuple[OracleVerdict, ...] = ("right", "wrong", "ill_posed")
 _MOST_AUDITS = 10**9
 
 
@@ -242,39 +241,3 @@ def _require_plan(accuracy: float, power: float, confidence: float, reference_n:
         raise AuditError(f"confidence: expected 0.5 to less than 1, got {confidence:g}")
     if reference_n is not None and reference_n < 1:
         raise AuditError(f"reference_n: expected at least 1 audit, got {reference_n}")
-
-
-VerdictPair = tuple[OracleVerdict, OracleVerdict]  # of two oracles on one pseudo-label
-
-
-def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate | None:
-    """Cohen's kappa (1960) of the verdicts of two oracles on the same pseudo-labels, with a 95% interval.
-
-    It says how far their verdicts right, wrong and ill_posed agree beyond chance: 1 is complete agreement, 0 is chance.
-    `pairs` are the pairs of verdicts, or how often each pair occurs. Pairs with `unknown` are left out and do not count
-    in n. The interval is normal, with the large-sample error of Fleiss, Cohen and Everitt (1969), within -1..1. If the
-    two agree on everything, that error is 0, which would promise too much; then the lower end is kappa at the lower end
-    of Wilson's interval of the agreement. None if there are no pairs, or if both gave the same single verdict to
-    everything, since chance explains such an agreement.
-    """
-    counts = {pair: count for pair, count in Counter(pairs).items() if "unknown" not in pair and count}
-    n = sum(counts.values())
-    if n == 0:
-        return None
-    share = {(a, b): counts.get((a, b), 0) / n for a in _CATEGORIES for b in _CATEGORIES}
-    first = {a: math.fsum(share[a, b] for b in _CATEGORIES) for a in _CATEGORIES}
-    second = {b: math.fsum(share[a, b] for a in _CATEGORIES) for b in _CATEGORIES}
-    observed = sum(counts.get((a, a), 0) for a in _CATEGORIES) / n
-    chance = math.fsum(first[a] * second[a] for a in _CATEGORIES)
-    if len(counts) == 1 and observed == 1:
-        return None
-    value = (observed - chance) / (1 - chance)
-    if observed == 1:
-        return Estimate(value, (wilson_at(1.0, n)[0] - chance) / (1 - chance), 1.0, n)
-    agreed = math.fsum(share[a, a] * ((1 - chance) - (first[a] + second[a]) * (1 - observed)) ** 2 for a in _CATEGORIES)
-    differed = (1 - observed) ** 2 * math.fsum(
-        share[a, b] * (second[a] + first[b]) ** 2 for a in _CATEGORIES for b in _CATEGORIES if a != b
-    )
-    variance = (agreed + differed - (observed * chance - 2 * chance + observed) ** 2) / (n * (1 - chance) ** 4)
-    half = Z95 * math.sqrt(max(0.0, variance))
-    return Estimate(value, max(-1.0, value - half), min(1.0, value + half), n)

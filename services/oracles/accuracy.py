@@ -9,9 +9,10 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from core.statistics.audits import VerdictPair, kappa, stratified_share
+from core.statistics.audits import stratified_share
 from core.statistics.calibration import Check, calibration_check, estimate_accuracy
 from core.statistics.estimates import Estimate, share
+from core.statistics.kappa import VerdictPair, kappa
 from storage import queries
 from storage.rows import Slice
 

@@ -14,8 +14,9 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from core.statistics.audits import Stratum, VerdictPair, in_order, stratum_of
+from core.statistics.audits import Stratum, in_order, stratum_of
 from core.statistics.calibration import Cell
+from core.statistics.kappa import VerdictPair
 from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import cohen_kappa_score
 
 from core.statistics.audits import (
     AuditError,
@@ -16,7 +15,6 @@ from core.statistics.audits import (
     detectable_drop,
     draw,
     in_order,
-    kappa,
     n_text,
     stratified_share,
     stratum_of,
@@ -256,63 +254,6 @@ def test_a_plan_that_cannot_be_made_is_refused(arguments: dict, complaint: str) 
         audits_needed(**{"drop": 0.05, "accuracy": 0.8, **arguments})
     with pytest.raises(AuditError, match="n: expected at least 1 audit, got 0"):
         detectable_drop(0, 0.8)
-
-
-# Fleiss, Levin and Paik (2003), table 18.1: 100 cases, two raters, three categories; kappa 0.68, error 0.087.
-FLEISS = {
-    ("right", "right"): 75,
-    ("right", "wrong"): 1,
-    ("right", "ill_posed"): 4,
-    ("wrong", "right"): 5,
-    ("wrong", "wrong"): 4,
-    ("wrong", "ill_posed"): 1,
-    ("ill_posed", "ill_posed"): 10,
-}
-
-
-def test_kappa_of_the_textbook_s_table() -> None:
-    estimate = kappa({**FLEISS, ("unknown", "right"): 30})
-    assert (estimate.value, estimate.n) == (pytest.approx(0.676, abs=5e-4), 100)  # (0.89 - 0.66) / (1 - 0.66)
-    assert (estimate.hi - estimate.value) / 1.96 == pytest.approx(0.0877, abs=1e-4)
-    assert estimate.value - estimate.lo == pytest.approx(estimate.hi - estimate.value)
-
-
-VERDICTS = st.sampled_from(["right", "wrong", "ill_posed"])
-
-
-@given(st.lists(st.tuples(VERDICTS, VERDICTS), min_size=1, max_size=200))
-def test_kappa_is_that_of_scikit_learn(pairs: list) -> None:
-    estimate = kappa(pairs)
-    if len(set(pairs)) == 1 and pairs[0][0] == pairs[0][1]:
-        assert estimate is None
-    else:
-        assert estimate.value == pytest.approx(cohen_kappa_score(*zip(*pairs, strict=True)), abs=1e-12)
-        assert -1 <= estimate.lo <= estimate.value <= estimate.hi <= 1
-        assert kappa(Counter(pairs)) == estimate
-
-
-def test_the_interval_of_complete_agreement_is_wider_with_fewer_cases() -> None:
-    few, many = (
-        kappa([("right", "right"), ("wrong", "wrong")] * 5),
-        kappa([("right", "right"), ("wrong", "wrong")] * 500),
-    )
-    assert (few.value, few.hi, many.value, many.hi) == (1, 1, 1, 1)
-    assert few.lo < 0.6 < 0.98 < many.lo
-    assert kappa([]) is None
-    assert kappa([("unknown", "right")]) is None
-
-
-def test_the_interval_of_kappa_covers() -> None:
-    generator = np.random.default_rng(2)
-    table = np.array([[0.55, 0.05, 0.02], [0.08, 0.2, 0.01], [0.01, 0.02, 0.06]])
-    names, n = ["right", "wrong", "ill_posed"], 300
-    chance = float(table.sum(1) @ table.sum(0))
-    truth = (float(np.trace(table)) - chance) / (1 - chance)
-    covered = 0
-    for counts in generator.multinomial(n, table.ravel(), size=2_000):
-        cells = dict(zip([(a, b) for a in names for b in names], map(int, counts), strict=True))
-        covered += (estimate := kappa(cells)).lo <= truth <= estimate.hi
-    assert 0.93 <= covered / 2_000 <= 0.97
 
 
 def test_a_share_that_is_no_count_out_of_n_is_called_weighted() -> None:
