@@ -20,6 +20,8 @@ def served(app: ASGIApp) -> Iterator[str]:
     listening.listen()  # listen at once: a client that connects before the server runs then waits and is not refused
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

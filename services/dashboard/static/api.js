@@ -3,7 +3,7 @@ import { useEffect, useState } from "/static/preact.js";
 import { tabStorage } from "./stored.js";
 
 const PREFIX = "/api/v1";
-const STORAGE_KEY = "coevo-key"; // of the API key, in the storage of this tab only
+const STORAGE_KEY = "coevo-key"; // of the API key, in the storage of this tab
 
 /** An error that the API answered with, or its absence (status 0). */
 export class ApiError extends Error {
@@ -21,9 +21,41 @@ export const toError = (thrown) => (thrown instanceof Error ? thrown : new Error
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 
 export const hasApiKey = () => tabStorage.get(STORAGE_KEY) !== null;
-export const forgetApiKey = () => tabStorage.remove(STORAGE_KEY);
 /** @param {string} apiKey */
 export const storeApiKey = (apiKey) => tabStorage.set(STORAGE_KEY, apiKey);
+
+// The open tabs of this dashboard hand the key on to a new one, so that a link can be opened in another tab. No page of
+// another origin hears this. A message is "ask", "forget" or {apiKey}.
+const otherTabs = new BroadcastChannel("coevo-key");
+otherTabs.addEventListener("message", ({ data }) => {
+  const apiKey = tabStorage.get(STORAGE_KEY);
+  if (data === "ask" && apiKey !== null) otherTabs.postMessage({ apiKey });
+  if (data === "forget" && apiKey !== null) forgetHere();
+});
+
+function forgetHere() {
+  tabStorage.remove(STORAGE_KEY);
+  location.reload();
+}
+
+/** Forgets the key in all tabs. */
+export function forgetApiKey() {
+  otherTabs.postMessage("forget");
+  forgetHere();
+}
+
+/** Asks the other tabs for their key. @param {() => void} onAnswer @returns {() => void} stops waiting for an answer */
+export function askOtherTabs(onAnswer) {
+  /** @param {MessageEvent} message */
+  function listener({ data: { apiKey } }) {
+    if (!apiKey || hasApiKey()) return;
+    storeApiKey(apiKey);
+    onAnswer();
+  }
+  otherTabs.addEventListener("message", listener);
+  otherTabs.postMessage("ask");
+  return () => otherTabs.removeEventListener("message", listener);
+}
 
 /** @returns {Record<string, string>} */
 function authorization() {

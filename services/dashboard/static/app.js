@@ -1,6 +1,6 @@
 // The frame around every page, and the choice of the page that belongs to an address.
-import { html, render, useState } from "/static/preact.js";
-import { ApiError, forgetApiKey, hasApiKey, storeApiKey, useResponse } from "./api.js";
+import { html, render, useEffect, useState } from "/static/preact.js";
+import { ApiError, askOtherTabs, forgetApiKey, hasApiKey, storeApiKey, useResponse } from "./api.js";
 import { AlertsPage } from "./pages/alerts.js";
 import { CheckpointPage } from "./pages/checkpoint.js";
 import { ComparePage } from "./pages/compare.js";
@@ -74,17 +74,13 @@ function Page({ path, query }) {
 
 /** @param {{ path: string }} props */
 function TopBar({ path }) {
-  function forgetKey() {
-    forgetApiKey();
-    location.reload();
-  }
   return html`<header class="bar">
     <a class="mark" href="/"><img src="/static/icon.svg" alt="" width="26" height="26" /><span>coevo</span></a>
     <nav aria-label="Pages">
       ${LINKS.map(([name, href, currentPaths]) => html`<a key=${href} href=${href} aria-current=${currentPaths.test(path) ? "page" : null}>${name}${name === "Alerts" && html`<${OpenAlerts} />`}</a>`)}
     </nav>
     <${ThemeSwitch} />
-    ${hasApiKey() && html`<button type="button" class="quiet forget" onClick=${forgetKey}>Forget key</button>`}
+    ${hasApiKey() && html`<button type="button" class="quiet forget" onClick=${forgetApiKey}>Forget key</button>`}
   </header>`;
 }
 
@@ -112,6 +108,7 @@ function ThemeSwitch() {
 /** @param {{ error: Error | null, refetch: () => void }} props */
 function KeyForm({ error, refetch }) {
   const [apiKey, setApiKey] = useState("");
+  useEffect(() => (hasApiKey() ? undefined : askOtherTabs(refetch)), []);
   /** @param {Event} event */
   function onSubmit(event) {
     event.preventDefault();
@@ -119,7 +116,7 @@ function KeyForm({ error, refetch }) {
     refetch();
   }
   return html`<${Heading} title="API key required">
-      Create a key with <code>coevo keys add NAME</code>. It is kept until this tab is closed.
+      On the machine of the services, <code>coevo status --secrets</code> prints the dashboard's address with a key, and <code>coevo keys add NAME</code> makes another one. The key is kept until the last tab of the dashboard is closed.
     </${Heading}>
     <form class="card" onSubmit=${onSubmit}>
       ${hasApiKey() && html`<${ErrorMessage} error=${error} />`}
