@@ -35,17 +35,27 @@ def test_the_headline_matches_the_figures(sqlite: Store, correct: int, greedy: i
     assert "20 questions" in headline(measures)
 
 
-def test_a_fall_since_the_best_iteration_is_mentioned(sqlite: Store) -> None:
+@pytest.mark.parametrize(
+    ("base", "first", "last", "expected"),
+    [
+        ([1] * 20, [7] * 20, [4] * 20, "Some of it was lost again: since iteration 1"),
+        ([1] * 20, [7] * 20, [7] * 19 + [6], "It held, as far as can be told: since iteration 1"),
+        ([4] * 20, [5] + [4] * 19, [2] * 20, "Since iteration 1"),  # not above the base model, so nothing to lose
+    ],
+)
+def test_a_fall_since_the_best_iteration_is_a_loss_only_if_the_best_had_gained(
+    sqlite: Store, base: list[int], first: list[int], last: list[int], expected: str
+) -> None:
     with sqlite.write() as session:
         create(session, "run")
-        evaluate(session, "run", 0, held_out([1] * 20, [0] * 20, [0] * 20), took=1)
-        for t, correct in ((1, 7), (2, 4)):
+        evaluate(session, "run", 0, held_out(base, [1] * 20, [0] * 20), took=1)
+        for t, correct in ((1, first), (2, last)):
             solver = Checkpoint(f"run/solver/{t}", "run", "solver", t, 20, "/models", "sha", "run/base/0")
             queries.checkpoints.add_checkpoint(session, solver, {})
-            evaluate(session, "run", t, held_out([correct] * 20, [1] * 20, [1] * 20), took=1)
-    measures = measure(sqlite, "run")
-    assert figures(sqlite, "run")["best_iteration"] == 1
-    assert any(sentence.startswith("Some of it was lost again: since iteration 1") for sentence in details(measures))
+            evaluate(session, "run", t, held_out(correct, [1] * 20, [1] * 20), took=1)
+    [sentence] = [sentence for sentence in details(measure(sqlite, "run")) if "the best by pass@1" in sentence]
+    assert sentence.startswith(expected)
+    assert figures(sqlite, "run")["best_iteration"] == int(expected[-1])
 
 
 # Wilson's intervals of 181/196 and 167/195 are [87.76, 95.31] and [80.03, 89.88], so they overlap. Newcombe's of the
