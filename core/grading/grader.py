@@ -20,7 +20,7 @@ from core.grading.equality import NEEDS_JUDGE, Outcome, decide, no_judge
 from core.grading.process import STARTUP_LIMIT, GradingError, WorkerProcess
 from core.types import EqualityVerdict
 
-__all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs", "process_grader"]
+__all__ = ["MAX_CHARS", "Comparison", "Grader", "GradingError", "grade_pairs", "process_grader", "verdict_here"]
 
 MAX_CHARS = 2000  # of a normalised answer; a longer one is compared as text only
 _CHUNK_PAIRS = 16  # pairs sent to a worker at once, for fewer switches between processes
@@ -113,10 +113,7 @@ class Grader:
         pair = (a, b) if a <= b else (b, a)
         if cached := self._cache.get(pair):
             return pair, cached
-        if a != b and max(len(a), len(b)) > MAX_CHARS:
-            outcome = Outcome("unknown", f"longer than {MAX_CHARS} characters")
-        else:
-            outcome = decide(*pair, no_judge)
+        outcome = _decide_here(*pair)
         return pair, None if outcome == NEEDS_JUDGE else Comparison(*outcome, time.perf_counter() - start)
 
     def _compare_in_workers(self, pairs: list[Pair]) -> Iterator[tuple[Pair, Comparison]]:
@@ -150,6 +147,17 @@ class Grader:
         if len(self._cache) >= _CACHED_PAIRS:
             self._cache.pop(next(iter(self._cache)), None)
         self._cache[pair] = comparison
+
+
+def verdict_here(a: str, b: str) -> EqualityVerdict:
+    """Whether two answers are equal by their text and exact numbers; `unknown` if that takes a worker process."""
+    return _decide_here(normalise(a), normalise(b)).verdict
+
+
+def _decide_here(a: str, b: str) -> Outcome:
+    if a != b and max(len(a), len(b)) > MAX_CHARS:
+        return Outcome("unknown", f"longer than {MAX_CHARS} characters")
+    return decide(a, b, no_judge)
 
 
 @cache

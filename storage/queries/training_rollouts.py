@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import islice
 from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, and_, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
+from core.grading.grader import verdict_here
 from core.types import Role, TrainingRollout
 from storage.errors import NotThere
-from storage.models import OracleLabels, PseudoLabels, TrainingRollouts
+from storage.models import OracleLabels, PseudoLabels, Questions, TrainingRollouts
 from storage.queries.tables import columns, insert_new
 from storage.rows import TrainingStep
 
@@ -19,6 +21,7 @@ Sort = Literal["step", "reward", "-reward", "advantage", "-advantage", "tokens",
 SORTS: tuple[Sort, ...] = get_args(Sort)
 _COLUMNS = columns(TrainingRollouts, TrainingRollout)
 _KEY = _COLUMNS[:3]  # step, prompt, rollout
+_ROWS_AT_ONCE = 500  # that are read to be compared
 _MISSING = 1e300  # stands for a missing value, so that it is last in either order
 
 
@@ -51,7 +54,7 @@ def list_rollouts(
 
     `after` is the `sort_key_of` of the last rollout of the previous page, in the same order. Rollouts that lack the
     value that they are sorted by are last. With `rewarded_wrong`, only those that got a reward above 0 although an
-    oracle shows that their answer is wrong.
+    oracle, or the answer that came with the prompt, shows that their answer is wrong.
     """
     conditions = [
         column == value
@@ -62,13 +65,21 @@ def list_rollouts(
         )
         if value is not None
     ]
-    if rewarded_wrong:
-        conditions.append(_rewarded_wrong())
     order = _order(sort)
     if after:
         conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
+    if rewarded_wrong:
+        return list(islice(_rewarded_wrong(session, [*_of(training), *conditions], order), limit))
     statement = select(*_COLUMNS).where(*_of(training), *conditions)
     return [TrainingRollout(*row) for row in session.execute(statement.order_by(*order).limit(limit))]
+
+
+def are_graded(session: Session, training: Training) -> bool:
+    """Whether an oracle has graded the label of any question of the training, or a true answer came with one."""
+    question, oracle = TrainingRollouts.question_id, OracleLabels.question_id
+    truths = select(Questions.id).where(Questions.id == question, Questions.answer.is_not(None)).exists()
+    graded = select(oracle).where(oracle == question, OracleLabels.verdict != "unknown").exists()
+    return session.scalar(select(question).where(*_of(training), or_(truths, graded)).limit(1)) is not None
 
 
 def sort_key_of(rollout: TrainingRollout, sort: Sort) -> tuple[float, ...]:
@@ -109,7 +120,29 @@ def steps_of(session: Session, training: Training) -> list[TrainingStep]:
     return [TrainingStep(*values) for values in session.execute(statement)]
 
 
-def _rewarded_wrong() -> ColumnElement[bool]:
+def _rewarded_wrong(
+    session: Session, conditions: Sequence[ColumnElement[bool]], order: Sequence[ColumnElement[Any]]
+) -> Iterator[TrainingRollout]:
+    """The rewarded rollouts whose answers are known to be wrong. The database cannot compare answers as numbers, so
+    that is done here, row by row, and only as far as the page reaches."""
+    statement = (
+        select(*_COLUMNS, Questions.answer, _is_contradicted())
+        .join(Questions, Questions.id == TrainingRollouts.question_id)
+        .where(TrainingRollouts.reward > 0, *conditions)
+        .order_by(*order)
+    )
+    with session.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)) as rows:
+        for *values, truth, contradicted in rows:
+            rollout = TrainingRollout(*values)
+            if contradicted or _differ(rollout.answer, truth):
+                yield rollout
+
+
+def _differ(answer: str | None, truth: str | None) -> bool:
+    return answer is not None and truth is not None and verdict_here(answer, truth) == "unequal"
+
+
+def _is_contradicted() -> ColumnElement[bool]:
     """An answer is known to be wrong if it agrees with a pseudo-label that an oracle calls wrong, or differs from one
     that an oracle calls right. Other labels that a method makes in training are not graded by themselves."""
     rollout, graded = TrainingRollouts, OracleLabels
@@ -123,7 +156,7 @@ def _rewarded_wrong() -> ColumnElement[bool]:
         .where(graded.question_id == rollout.question_id, PseudoLabels.answer == rollout.label, contradicted)
         .correlate(rollout)
     )
-    return and_(rollout.reward > 0, grades.exists())
+    return grades.exists()
 
 
 def _of(training: Training) -> list[ColumnElement[bool]]:

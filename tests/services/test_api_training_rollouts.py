@@ -11,7 +11,7 @@ import pytest
 from api_examples import QUESTIONS, RUN, fill, training_rollouts
 from fastapi.testclient import TestClient
 
-from core.types import Role
+from core.types import OracleLabel, OracleVerdict, Question, Role
 from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.queries.training_rollouts import Training
@@ -79,6 +79,31 @@ def test_those_that_were_rewarded_although_wrong_are_found_where_an_oracle_grade
     assert keys(first["items"]) == [(3, 0, 1)]
     rest = get(api, f"{TRAINING}/rollouts", rewarded_wrong=True, sort="reward", after=first["next"])
     assert keys(rest["items"]) == [(3, 1, 0), (1, 1, 0), (2, 1, 0)]
+
+
+def test_a_rewarded_answer_is_compared_with_the_one_that_came_with_the_prompt(api: TestClient, store: Store) -> None:
+    key, training = f"{RUN}/1/000900", Training(RUN, 1, "solver")
+    rows = [
+        replace(training_rollouts()[0], step=4, rollout=i, question_id=key, label="2", reward=reward, answer=answer)
+        for i, (answer, reward) in enumerate([("0.50", 1.0), ("2", 1.0), ("2", 0.0), (None, 1.0), ("x+1", 1.0)])
+    ]
+    given = Question(key, RUN, 1, 900, "q", "q", None, 1, "\\frac{1}{2}")
+    with store.write() as session:
+        queries.questions.add_questions(session, [given])
+        queries.training_rollouts.add(session, training, rows)
+    assert keys(get(api, f"{TRAINING}/rollouts", rewarded_wrong=True, step=4)["items"]) == [(4, 0, 1)]
+
+
+@pytest.mark.parametrize(("verdict", "graded"), [("right", True), ("unknown", False)])
+def test_a_page_says_whether_anything_is_known_about_the_answers(
+    store: Store, api: TestClient, verdict: OracleVerdict, graded: bool
+) -> None:
+    key = f"{RUN}/2/000000"
+    with store.write() as session:
+        row = replace(training_rollouts()[0], question_id=key)
+        queries.training_rollouts.add(session, Training(RUN, 2, "solver"), [row])
+        queries.questions.add_oracle_labels(session, [OracleLabel(key, "judge", verdict, None)])
+    assert get(api, f"/runs/{RUN}/training/solver/2/rollouts")["graded"] is graded
 
 
 def test_a_question_s_rollouts_are_listed_across_steps(api: TestClient) -> None:

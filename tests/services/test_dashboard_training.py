@@ -121,3 +121,13 @@ def test_the_page_is_accessible_in_every_look(page: Page, address: str, path: st
     page.get_by_role("button", name="Read step 1, prompt 0, rollout 0").click()
     page.locator(".read .prose").last.wait_for()
     assert violations(page) == []
+
+
+def test_a_training_of_which_nothing_is_graded_says_so_instead_of_that_nothing_was_wrong(
+    page: Page, address: str
+) -> None:
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{RUN}/training/solver/2?rewarded_wrong=true")
+        expect(page.locator("#rollouts")).to_contain_text("Not graded: no oracle knows these answers.")
+        page.get_by_label("Only rewarded although wrong").uncheck()
+        expect(page.locator("#rollouts")).to_contain_text("No rollout is stored for this choice.")

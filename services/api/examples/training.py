@@ -24,7 +24,7 @@ _ROLLOUT = {
 }
 
 EXAMPLES: dict[str, Any] = {
-    "TrainingRolloutPage": {"items": [_ROLLOUT], "next": "Wy0xLjAsMiw1LDNd"},
+    "TrainingRolloutPage": {"items": [_ROLLOUT], "next": "Wy0xLjAsMiw1LDNd", "graded": True},
     "TrainingRolloutText": {**_ROLLOUT, "text": TEXT},
     "TrainingStep": {
         "step": 2,

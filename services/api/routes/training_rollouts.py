@@ -28,6 +28,7 @@ StepNumber = Annotated[int, Path(ge=0, le=_LARGEST, examples=[2])]
 class TrainingRolloutPage(BaseModel):
     items: list[TrainingRollout]
     next: str | None  # the `after` of the next page; null on the last page
+    graded: bool  # whether an oracle or the prompts' own answers tell of any question whether an answer is right
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class RolloutQuery(BaseModel):
     rewarded_wrong: bool = Field(
         False,
         description="Only rollouts with a reward above 0 whose answer is known to be wrong: it agrees with a "
-        "pseudo-label that an oracle calls wrong, or differs from one that an oracle calls right.",
+        "pseudo-label that an oracle calls wrong, or differs from one that an oracle calls right, or is not equal to "
+        "the answer that came with the prompt, by its text or as a number.",
     )
     sort: Sort = Field(
         "step", description="A leading - sorts in descending order. Rollouts without the value are last."
@@ -95,7 +97,8 @@ def list_rollouts(
     page = rows[: query.limit]
     more = len(rows) > query.limit
     last = cursor(queries.training_rollouts.sort_key_of(page[-1], query.sort)) if more else None
-    return TrainingRolloutPage(items=page, next=last)
+    graded = queries.training_rollouts.are_graded(session, training)
+    return TrainingRolloutPage(items=page, next=last, graded=graded)
 
 
 @router.get("/rollouts/{step}/{prompt}/{rollout}", responses=documented(404))

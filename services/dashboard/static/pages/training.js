@@ -116,7 +116,7 @@ function Rollouts({ training, url, query, steps }) {
     <p class="about">${about} <${StepSummary} step=${steps.find((other) => String(other.step) === step)} /></p>
     <${Filters} role=${training.role} url=${url} query=${query} sort=${sort} steps=${steps} />
     <${Loading} data=${data} error=${error}>
-      ${data && (data.items.length ? html`<${RolloutTable} training=${training} url=${url} query=${query} rollouts=${data.items} />` : html`<${Empty}>No rollout is stored for this choice.</${Empty}>`)}
+      ${data && (data.items.length ? html`<${RolloutTable} training=${training} url=${url} query=${query} rollouts=${data.items} />` : html`<${Empty}>${rewarded_wrong && !data.graded ? "Not graded: no oracle knows these answers." : "No rollout is stored for this choice."}</${Empty}>`)}
       <nav class="pager" aria-label="Pages of rollouts">
         ${after && html`<a href=${filteredUrl(url, query, {})}>First page</a>`}
         ${data?.next && html`<a href=${filteredUrl(url, query, { after: data.next })} rel="next">Next page</a>`}
@@ -146,7 +146,7 @@ function Filters({ role, url, query, sort, steps }) {
     </select></label>
     ${
       role === "solver" &&
-      html`<label class="check"><input type="checkbox" checked=${query.has(REWARDED_WRONG)} onChange=${(event) => setFilters({ [REWARDED_WRONG]: event.target.checked ? "true" : null })} /> Only rewarded although wrong, where an oracle has graded the label</label>`
+      html`<label class="check"><input type="checkbox" checked=${query.has(REWARDED_WRONG)} onChange=${(event) => setFilters({ [REWARDED_WRONG]: event.target.checked ? "true" : null })} /> Only rewarded although wrong, where an oracle or the prompt's own answer says so</label>`
     }
     ${question && html`<a class="chip" href=${filteredUrl(url, query, { question: null })}>question <bdi>${question}</bdi> ×</a>`}
   </form>`;
