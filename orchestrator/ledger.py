@@ -57,10 +57,10 @@ def run_held(store: Store, run: str) -> Iterator[None]:
 def refuse_held(store: Store, run: str) -> None:
     """Raise `RunHeld` if another live process works on the run. To be called before a process is started for it."""
     if (holder := other_holder(store, run)) is not None:
+        process, how = queries.run_leases.process_of(holder.owner), queries.run_leases.interrupting(holder.owner)
         raise RunHeld(
-            f"run {run}: {queries.run_leases.process_of(holder.owner)} works on it; nothing was changed. Wait "
-            f"until it ends, or end it: with Ctrl-C in its terminal, or with `coevo runs cancel {run}` if Prefect "
-            "started it"
+            f"run {run}: {process} works on it; nothing was changed. Wait "
+            f"until it ends, or end it: {how}, or with `coevo runs cancel {run}` if Prefect started it"
         )
 
 

@@ -36,7 +36,7 @@ from storage.session import Store, open_store
 def check(
     preset: PresetName,
     name: LocalRunName = None,
-    iterations: Iterations = 0,
+    iterations: Iterations = None,
     override: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +48,7 @@ def check(
     with clear_errors():
         coevo_home, run = home(), name or usual_name(preset)
         store, overrides = _store(coevo_home), overrides_of(override)
-        config, faults = startable(store, run, preset, iterations, overrides, overrides_are=SET, fetch=False)
+        config, faults = startable(store, run, preset, iterations or 0, overrides, overrides_are=SET, fetch=False)
         warnings = [] if config is None else [*_spent(store, run, config), *_warnings(coevo_home, preset, config)]
         if as_json:
             result = {"run": run, "preset": preset, "faults": _rows(faults), "warnings": _rows(warnings)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +22,7 @@ from orchestrator.cli.terminal import (
     RunName,
     clear_errors,
     overrides_of,
+    refuse_zero,
     suggest_presets,
 )
 from orchestrator.installation import cluster
@@ -46,7 +49,7 @@ def run(
         str | None, typer.Option("--preset", help="Another way to give the preset.", show_default=False)
     ] = None,
     name: LocalRunName = None,
-    iterations: Iterations = 0,
+    iterations: Iterations = None,
     override: Overrides = None,
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="Tag the run. May be given more than once.", show_default=False)
@@ -60,7 +63,8 @@ def run(
         preset = preset or preset_option
         if preset is None:
             raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
-        parameters: dict[str, Any] = {"run": name or usual_name(preset), "preset": preset, "iterations": iterations}
+        parameters: dict[str, Any] = {"run": name or usual_name(preset), "preset": preset}
+        parameters["iterations"] = iterations or 0
         parameters["overrides"] = overrides_of(override)
         config, faults = requested(**parameters, overrides_are=SET)  # refuses before anything else is checked
         if config is None or faults:
@@ -70,7 +74,12 @@ def run(
 
 def resume(
     name: RunName,
-    iterations: Annotated[int, typer.Option(help="Total number of iterations; 0 keeps the run's number.")] = 0,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            help="Total number of iterations; by default the run's.", show_default=False, callback=refuse_zero
+        ),
+    ] = None,
     override: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a budget or a price: budget.hours=24. May be given more than once."),
@@ -82,7 +91,7 @@ def resume(
     """
     with clear_errors():
         config = stored_config(open_store(home().database), name)
-        run_flow(config.kind, run=name, preset="", iterations=iterations, overrides=overrides_of(override))
+        run_flow(config.kind, run=name, preset="", iterations=iterations or 0, overrides=overrides_of(override))
 
 
 def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
@@ -108,12 +117,23 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
 
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_not_of_a_flow_run)
-    result = getattr(flows, flow)(**parameters)
-    name = result["run"]
+    name = parameters["run"]
+    with _told_how_to_go_on(name):
+        result = getattr(flows, flow)(**parameters)
     print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
     with store.read() as session:
         if (alerts := open_alerts_of(session, name)) is not None:
             print(alerts)
+
+
+@contextmanager
+def _told_how_to_go_on(name: str) -> Iterator[None]:
+    """Whoever ends the command with Ctrl-C or `kill -INT` is told that the run is cancelled, and how it continues."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"run {name}: cancelled; `coevo resume {name}` continues it", file=sys.stderr)
+        raise
 
 
 def _print_state(store: Store, name: str) -> None:

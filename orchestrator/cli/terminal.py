@@ -57,7 +57,23 @@ LocalRunName = Annotated[
         show_default=False,
     ),
 ]
-Iterations = Annotated[int, typer.Option(help="Number of iterations; 0 takes the preset's.")]
+
+
+def refuse_zero(iterations: int | None) -> int | None:
+    """For an option: 0 would read as "no iteration" and start a whole run. Prefect's form takes it for "not given"."""
+    if iterations == 0:
+        raise typer.BadParameter("expected 1 or more, got 0; without this option the number stays as it is")
+    return iterations
+
+
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of iterations; by default the preset's.",
+        show_default=False,
+        callback=refuse_zero,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -71,6 +71,13 @@ def holder_text(holder: RunLease | None) -> str:
     return "nobody does" if holder is None else f"{process_of(holder.owner)} does"
 
 
+def interrupting(owner: str) -> str:
+    """For a message: how a person ends a process that was started in a terminal, so that it ends in order."""
+    host, _, process = owner.partition(":")
+    pid, _, started = process.partition(":")
+    return "with Ctrl-C in its terminal" + (f", or with `kill -INT {pid}` on {host}" if started else "")
+
+
 def process_of(owner: str) -> str:
     """An owner for a message: "process 4242 on node-1". `orchestrator.ledger` writes owners as host:pid:start time."""
     host, _, process = owner.partition(":")

@@ -111,6 +111,15 @@ def test_the_same_faults_keep_a_run_from_starting(folder: Path) -> None:
     assert "\n  --set dataset.candidats=3: unknown setting; did you mean dataset.candidates?" in result.stderr
 
 
+@pytest.mark.parametrize("command", [("run", "demo"), ("check", "demo"), ("resume", "busy")])
+def test_no_iterations_are_refused_and_do_not_stand_for_those_of_the_preset(
+    folder: Path, command: tuple[str, str]
+) -> None:
+    result = coevo(*command, "--iterations", "0")
+    assert result.exit_code == 2
+    assert "expected 1 or more, got 0" in result.stderr
+
+
 def test_a_preset_for_gpus_warns_of_what_it_waits_for_and_of_the_empty_chart(folder: Path) -> None:
     result = coevo("check", "rzero-qwen3-4b", "--set", f"base_model={MICRO_MODEL}", "--json")
     warnings = {row["setting"]: row["text"] for row in json.loads(result.stdout)["warnings"]}

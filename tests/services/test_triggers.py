@@ -114,7 +114,7 @@ def test_a_run_in_a_terminal_cannot_be_cancelled_while_its_process_works(
     body = {"flow_id": flow["id"], "name": name, "parameters": {"run": name, "preset": "demo"}, "state": running}
     post(prefect_url, "/flow_runs/", **body)
     refused = send(api, f"/runs/{name}/cancel", 409)
-    how = "stop it with Ctrl-C in its terminal"
+    how = "stop it with Ctrl-C in its terminal, or with `kill -INT 7` on host"
     assert refused == f"run {name}: process 7 on host works on it, started by `coevo run`: {how}"
     with store.write() as session:
         queries.run_leases.release_run(session, run=name, owner="host:7:0")

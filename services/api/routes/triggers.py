@@ -149,7 +149,8 @@ def cancel_run(
         holder = queries.run_leases.run_holder(session, run)
     if holder is not None and not all(flow_run.deployed for flow_run in active):
         process = queries.run_leases.process_of(holder.owner)
-        detail = f"run {run}: {process} works on it, started by `coevo run`: stop it with Ctrl-C in its terminal"
+        how = queries.run_leases.interrupting(holder.owner)
+        detail = f"run {run}: {process} works on it, started by `coevo run`: stop it {how}"
         raise HTTPException(409, detail)
     return [_triggered(store, prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
