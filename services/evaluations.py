@@ -56,7 +56,17 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
     branch, _, number = which.rpartition("/")
     iteration = 0 if which == "base" else int(number)
     key = checkpoint_id(run, "labelled" if branch else "solver" if iteration else "base", iteration)
-    return queries.checkpoints.get_checkpoint(session, key), config
+    try:
+        return queries.checkpoints.get_checkpoint(session, key), config
+    except NotThere as error:
+        raise NotThere(f"model: {run}:{which}: {error}; the run has {_names(session, run)}") from error
+
+
+def _names(session: Session, run: str, *, removed: bool = True) -> str:
+    """The names of the run's Solvers for a message; without `removed`, only of those whose files are still there."""
+    solvers = queries.checkpoints.solvers_of(session, run)
+    names = [f"{run}:{solver.iteration or 'base'}" for solver in solvers if removed or not solver.files_removed]
+    return ", ".join(names) or "no checkpoint yet"
 
 
 def best_iteration(session: Session, run: str, config: RunConfig) -> int | None:
@@ -69,8 +79,7 @@ def servable_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpo
     """What `named_checkpoint` gives. Raises `NotThere` also if the run has not kept the checkpoint's files."""
     checkpoint, config = named_checkpoint(session, run, which)
     if checkpoint.files_removed:
-        solvers = queries.checkpoints.solvers_of(session, run)
-        kept = ", ".join(f"{run}:{solver.iteration or 'base'}" for solver in solvers if not solver.files_removed)
+        kept = _names(session, run, removed=False)
         raise NotThere(
             f"model: {run}:{which}: the files of {checkpoint.id} were removed, as checkpoints.keep says; expected one "
             f"of {kept}"

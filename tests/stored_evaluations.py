@@ -55,7 +55,7 @@ def store_answers_of(
     return row.id
 
 
-def _not_served() -> AbstractContextManager[Ask]:
+def _not_served(_waiting: object) -> AbstractContextManager[Ask]:
     raise AssertionError("a stored evaluation asks no model")
 
 

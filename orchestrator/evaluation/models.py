@@ -45,13 +45,14 @@ class EvaluationError(CoevoError):
 class Model:
     """A model to evaluate. `identity` and `engine` go into the manifest.
 
-    `serve` makes it ready and gives the function that asks it; it waits while another run uses the applications.
+    `serve` makes it ready and gives the function that asks it. It waits while another process uses the applications,
+    and calls its argument with that one's name.
     """
 
     name: str
     identity: dict[str, Any]
     engine: dict[str, Any]
-    serve: Callable[[], AbstractContextManager[Ask]]
+    serve: Callable[[Callable[[str], None]], AbstractContextManager[Ask]]
     checkpoint: str | None = None  # the id, if it is a run's
     template: SolverTemplate = RZERO_SOLVER  # how its run asks it; R-Zero's if it is no run's
 
@@ -96,9 +97,9 @@ def _linked(home: Home, folder: Path) -> Checkpoint:
 
 
 @contextmanager
-def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[Ask]:
+def _served(home: Home, checkpoint: Checkpoint, serving: Serving, waiting: Callable[[str], None]) -> Iterator[Ask]:
     services = cluster.join(home)
-    with exclusive_use(home, f"the evaluation of {checkpoint.id}"):
+    with exclusive_use(home, f"the evaluation of {checkpoint.id}", waiting):
         serve_checkpoints(services, {"solver": checkpoint}, serving)
         client = InferenceClient(services.endpoint("solver"), "solver")
         at_once = serving.batches * BATCH // SMALL_BATCH  # as many questions as a run asks at once
@@ -106,7 +107,7 @@ def _served(home: Home, checkpoint: Checkpoint, serving: Serving) -> Iterator[As
 
 
 @contextmanager
-def _external(service: Service) -> Iterator[Ask]:
+def _external(service: Service, _waiting: Callable[[str], None]) -> Iterator[Ask]:
     yield lambda batches: _replies(service, batches)
 
 

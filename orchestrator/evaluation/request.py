@@ -21,6 +21,7 @@ from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_su
 from orchestrator.question_sets.rows import SUFFIXES
 from orchestrator.stages.context import Progress
 from services.evaluations import EvaluationFigures, figures_of
+from services.run_reasons import turn_note
 from storage import queries
 from storage.session import Store
 from storage.texts import TextWriter, evaluation_path
@@ -83,7 +84,7 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     ]
     if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
         progress(0, 1, "waiting for the model")
-        with model.serve() as ask:
+        with model.serve(lambda holder: progress(0, 1, turn_note(holder))) as ask:
             for benchmark, protocol, key in unfinished:
                 with store.write() as session:
                     row = begin(session, model, benchmark, protocol, request.seed)

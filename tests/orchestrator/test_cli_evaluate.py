@@ -241,7 +241,7 @@ def test_a_url_gets_a_top_k_only_if_there_is_one(home: Home, sqlite: Store) -> N
     prompts = [Prompt((question,), 0, 1, Sampling(top_k=top_k)) for top_k in (None, 40)]
     with fake_service(answer) as (described, requests):
         model = find_model(home, sqlite, described.url, None, described)
-        with model.serve() as ask, ask([prompts[:1], prompts[1:]]) as replies:
+        with model.serve(print) as ask, ask([prompts[:1], prompts[1:]]) as replies:
             assert len(list(replies)) == 2
     assert {body.get("top_k", "none") for _, body, _ in requests} == {"none", 40}
 

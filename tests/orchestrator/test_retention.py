@@ -204,6 +204,8 @@ def test_a_removed_checkpoint_is_named_but_not_served(sqlite: Store, home: Home)
     remove_unkept(home, sqlite, "r", BEST_AND_LAST)
     with sqlite.read() as session:
         assert named_checkpoint(session, "r", "1")[0].id == "r/solver/1"
+        with pytest.raises(NotThere, match=r"r:9: .* no such checkpoint; the run has r:base, r:1, r:2, r:3$"):
+            named_checkpoint(session, "r", "9")
         with pytest.raises(NotThere, match=r"files of r/solver/1 were removed.* expected one of r:base, r:3$"):
             servable_checkpoint(session, "r", "1")
 

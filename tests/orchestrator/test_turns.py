@@ -8,11 +8,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from core.settings.serving import Serving
+from core.types import Checkpoint
 from orchestrator import progress
+from orchestrator.evaluation import models, request
 from orchestrator.installation.home import Home
 from orchestrator.serving import turns
 from orchestrator.stages.context import Context
@@ -61,6 +65,26 @@ def test_who_waits_is_told_who_has_the_applications_also_when_another_gets_them(
         assert second.wait(30)
     waiting.join()
     assert told == ["a's evaluate 2", "b's evaluate 1"]
+
+
+def test_an_evaluation_that_waits_names_the_one_that_it_waits_for(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NamedError(Exception):
+        pass
+
+    def report(_done: int, _total: int, what: str) -> None:
+        if waiting_for in what:
+            raise NamedError(what)
+
+    home, waiting_for = Home(tmp_path), "demo's train_solver 3"
+    folder = Checkpoint("micro", "", "base", 0, 0, "/m", "aa", None)
+    monkeypatch.setattr(models.cluster, "join", lambda _home: NO_SERVICES)
+    model = models.Model("m", {"folder": "m"}, {"name": "e"}, partial(models._served, home, folder, Serving()))
+    monkeypatch.setattr(request, "find_model", lambda *_: model)
+    asked = request.EvaluationRequest(model="m", benchmarks=["micro"], limit=1)
+    with holder(tmp_path, waiting_for), pytest.raises(NamedError, match="waiting for demo's train_solver 3 to finish"):
+        request.evaluate(home, sqlite, asked, report)
 
 
 def _use(home: Home, name: str, waiting: turns.Callable[[str], None]) -> None:
