@@ -72,7 +72,8 @@ class RunCosts:
     """What a run has cost so far.
 
     `rows` add up to `total`. `making` is the part that made and labelled questions, `kept` the number of those that
-    were kept. `elapsed_seconds` is the time from the run's creation to the end of its last stage.
+    were kept after a vote; given prompts without a vote were not made by the run. `elapsed_seconds` is the time from
+    the run's creation to the end of its last stage.
     """
 
     currency: str | None  # None: no price is known
@@ -101,7 +102,7 @@ def costs_of(session: Session, run: str, rates: Rates) -> RunCosts:
         total=_sum(rows),
         elapsed_seconds=(max(ends) - created).total_seconds() if ends else None,
         making=_sum(making),
-        kept=sum(stats.kept for stats in statistics),
+        kept=sum(stats.kept for stats in statistics if stats.mean_p_hat is not None),
         correct=[
             correct for oracle, known in by_oracle.items() if (correct := _correct(oracle, known, making)) is not None
         ],

@@ -185,7 +185,9 @@ def _sum_of(by_kept: Mapping[bool, Sums], kept_values: Sequence[bool]) -> Sums:
 def _candidate_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
     stats = queries.figures.filter_stats_of(session, run).get(iteration)
     if stats is not None:
-        counts = {"kept_share": stats.kept, "duplicate_share": stats.duplicate, "malformed_share": stats.malformed}
+        counts = {"duplicate_share": stats.duplicate, "malformed_share": stats.malformed}
+        if stats.mean_p_hat is not None or stats.kept == 0:  # prompts without a vote are all kept, which says nothing
+            counts["kept_share"] = stats.kept
         for name, count in counts.items():
             figure = share(count, stats.candidates)
             if figure is not None:

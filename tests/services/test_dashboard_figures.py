@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.questions.filtering import statistics
 from core.settings.parsing import parse_config
-from core.types import Checkpoint, Spent, StageKey, question_id
+from core.types import Checkpoint, LabelledQuestion, Question, Spent, StageKey, question_id
 from services.api.app import create_app
+from services.costs import costs_of
 from services.drift.series import refresh
 from storage import queries
 from storage.rows import ExperimentRun, TrainedOnRow
@@ -19,6 +21,9 @@ from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
 from tests.synthetic_run import create, evaluate, held_out, label, vote_of
+
+# A method that makes its labels in training, so that its prompts are not voted on.
+ANEW = {"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
     address: str, sqlite: Store, page: Page
 ) -> None:
     run = "labels-anew"
-    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}, "test")
+    config = parse_config(ANEW, "test")
     with sqlite.write() as session:
         create(session, run, config)
         label(session, run, 0, [(f"What is {i} + 1?", vote_of((str(i + 1), 4))) for i in range(4)], config)
@@ -97,6 +102,38 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
         page.goto(address)
         card = page.locator("article.run").filter(has_text=run)
         expect(card.get_by_text("in training, by given").first).to_be_visible()
+
+
+def test_the_axis_of_a_count_that_is_always_0_has_no_negative_numbers(address: str, page: Page) -> None:
+    page.goto(address)
+    domain = "values => import('/static/axes.js').then(axes => axes.verticalAxis(values, false, 5).y.domain)"
+    assert page.evaluate(domain, [0, 0]) == [0, 1]
+    assert page.evaluate(domain, [-5, -5])[0] < -5
+
+
+def test_prompts_without_a_vote_are_not_shown_as_questions_that_a_filter_kept(
+    address: str, sqlite: Store, page: Page
+) -> None:
+    run, config = "not-voted", parse_config(ANEW, "test")
+    prompts = [Question(question_id(run, 0, i), run, 0, i, f"What is {i} + 1?", "?", None, i) for i in range(4)]
+    labels = [LabelledQuestion(prompt.id, prompt.text, None, "kept") for prompt in prompts]
+    with sqlite.write() as session:
+        create(session, run, config)
+        queries.questions.add_questions(session, prompts)
+        queries.questions.add_labels(session, labels)
+        queries.figures.add_filter_stats(session, run=run, iteration=0, stats=statistics(labels))
+        queries.usage.add_usage(session, StageKey(run, 1, "train_solver"), "stage", seconds=50)
+        refresh(session, run, 0)
+        names = {point.name for point in queries.series.series_of(session, run)}
+        assert costs_of(session, run, config.rates).kept == 0
+    assert "duplicate_share" in names
+    assert "kept_share" not in names
+    with without_complaints(page):
+        page.goto(f"{address}/runs/{run}")
+        expect(page.locator("#cost tbody tr")).to_have_count(2)
+        expect(page.get_by_text("kept questions took")).to_have_count(0)
+        expect(page.get_by_role("heading", name="Verdicts on the questions")).to_have_count(0)
+        expect(page.locator("dl.tiles dt").get_by_text("Kept", exact=True)).to_have_count(0)
 
 
 def test_what_a_run_has_cost_is_on_its_page(address: str, sqlite: Store, page: Page) -> None:

@@ -6,7 +6,7 @@ const PIXELS_BESIDE_LABEL = 14; // the tick itself and its distance to the label
 
 /**
  * The vertical axis for some values: ticks with as many digits as tell them apart, and a margin that their labels fit
- * into. If all values are equal, the axis is widened around them.
+ * into. If all values are equal, the axis is widened around them, but one that begins at 0 has no negative numbers.
  *
  * @param {number[]} values
  * @param {boolean} isShare whether the ticks are in percent
@@ -15,7 +15,7 @@ const PIXELS_BESIDE_LABEL = 14; // the tick itself and its distance to the label
 export function verticalAxis(values, isShare, count) {
   const lowest = Math.min(...values);
   const slack = lowest === Math.max(...values) ? (isShare ? 0.05 : Math.abs(lowest) / 10 || 1) : 0;
-  const low = lowest - slack;
+  const low = lowest === 0 ? 0 : lowest - slack;
   const high = Math.max(...values) + slack;
   const domain = values.length
     ? d3.nice(isShare ? Math.max(low, 0) : low, isShare ? Math.min(high, 1) : high, count)

@@ -118,6 +118,8 @@ function Run({ run, data, refetch }) {
   const config = configOf(run);
   const onBenchmark = evaluations.filter(({ benchmark }) => benchmark === config.evaluation.benchmark);
   const makesNoLabels = labels ? labels.length === 0 : labelsError !== null; // neither while they are loading
+  // Prompts without a vote have the verdict "kept" because nothing was filtered.
+  const isVotedOn = config.kind !== "self_train" || iterations.some(({ mean_p_hat }) => mean_p_hat !== null);
   const hasPseudoLabels = makesNoLabels || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
@@ -129,7 +131,7 @@ function Run({ run, data, refetch }) {
     <${ErrorMessage} error=${labelsError} />
     <${CurrentState} run=${run} stages=${stages} />
     ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
-    <${Tiles} config=${config} seriesPoints=${seriesPoints} audits=${audits} />
+    <${Tiles} config=${config} seriesPoints=${seriesPoints} isVotedOn=${isVotedOn} audits=${audits} />
     <div class="panels">
       <${TrainingNow} run=${run} />
       <${Iterations} run=${run.name} url=${url} config=${config} iterations=${iterations} seriesPoints=${seriesPoints} />
@@ -138,7 +140,7 @@ function Run({ run, data, refetch }) {
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} seriesPoints=${seriesPoints} />`}
       <${BenchmarkAccuracy} url=${url} config=${config} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
       ${config.kind !== "self_train" && html`<${Difficulty} url=${url} seriesPoints=${seriesPoints} />`}
-      <${Verdicts} url=${url} iterations=${iterations} />
+      ${isVotedOn && html`<${Verdicts} url=${url} iterations=${iterations} />`}
       <${Rewards} run=${run.name} metrics=${rewards} />
       <${Matrix} run=${run.name} />
       <${Signals} seriesPoints=${seriesPoints} />
@@ -188,8 +190,8 @@ function CurrentState({ run, stages }) {
   </div>`;
 }
 
-/** @param {{ config: RunConfig, seriesPoints: SeriesPoint[], audits: Schemas["RunAudits"] | null }} props */
-function Tiles({ config, seriesPoints, audits }) {
+/** @param {{ config: RunConfig, seriesPoints: SeriesPoint[], isVotedOn: boolean, audits: Schemas["RunAudits"] | null }} props */
+function Tiles({ config, seriesPoints, isVotedOn, audits }) {
   const labelAccuracy = seriesNamed(seriesPoints, "label_accuracy");
   const ofKept = labelAccuracy.find((series) => series.over === "kept");
   const ofAll = labelAccuracy.find((series) => series.over === "all" && series.oracle === ofKept?.oracle);
@@ -216,6 +218,6 @@ function Tiles({ config, seriesPoints, audits }) {
     ${(ofKept || !inTraining) && labelAccuracyTiles}
     ${inTraining && html`<${Tile} label="Label accuracy (training)" estimate=${latestPoint(inTraining)} note=${source(inTraining)} />`}
     <${Tile} label=${benchmark.title} estimate=${lastEvaluation} note=${html`pass@1 on ${benchmark.benchmark}${before}`} />
-    <${Tile} label="Kept" estimate=${keptShare?.points.at(-1)} note="of the candidates" />
+    ${isVotedOn && html`<${Tile} label="Kept" estimate=${keptShare?.points.at(-1)} note="of the candidates" />`}
   </dl>`;
 }
