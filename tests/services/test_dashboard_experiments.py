@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,7 +198,7 @@ def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: 
         page.set_viewport_size({"width": 1400, "height": 900})
         assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
         latest = table.get_by_role("row")
-        expect(latest.filter(has_text="loop-2")).to_contain_text("to the baseline")
+        expect(latest.filter(has_text="loop-2")).to_contain_text(re.compile(r"[+−][0-9.]+ points .* to the baseline"))
         expect(latest.filter(has_text="loop-1")).not_to_contain_text("to the baseline")
         page.get_by_label("Add a series").select_option("reward_mean")
         expect(page.get_by_role("heading", name="reward_mean", exact=True)).to_be_visible()

@@ -6,6 +6,10 @@
 export const percent = (share, digits = 1) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)}%`;
 
+/** A difference of two shares in points, with its sign: "−0.9". @param {MaybeNumber} share */
+export const points = (share) =>
+  share === null || share === undefined ? "–" : `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
+
 /** @param {MaybeNumber} value @param {number} [digits] significant digits, if it is not an integer */
 export const number = (value, digits = 3) =>
   value === null || value === undefined

@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
-import { number } from "../format.js";
+import { number, points } from "../format.js";
 import { ErrorMessage, Legend, Panel } from "../parts.js";
 
 /** @typedef {Schemas["ArmFigures"]} ArmFigures @typedef {Schemas["Difference"]} Difference */
@@ -95,8 +95,5 @@ function Figure({ arm, name }) {
 
 /** @param {{ difference: Difference }} props */
 function Change({ difference: { estimate, p } }) {
-  return html`${signed(estimate.value)} (${signed(estimate.lo)} to ${signed(estimate.hi)}), p = ${p.toPrecision(2)}`;
+  return html`${points(estimate.value)} (${points(estimate.lo)} to ${points(estimate.hi)}), p = ${p.toPrecision(2)}`;
 }
-
-/** @param {number} share */
-const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;

@@ -1,7 +1,7 @@
 // The table of the latest figures of compared runs, beside those of their best iteration, and the baseline.
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
-import { humanise, number, percent } from "../format.js";
+import { humanise, number, percent, points } from "../format.js";
 import { Loading, Panel, Status } from "../parts.js";
 import { runUrl } from "../router.js";
 
@@ -54,8 +54,9 @@ function Cell({ figure, share, oracle }) {
 
 /** @param {{ point: Schemas["ValueAt"], share: boolean, note: string, isDifference?: boolean }} props */
 function Value({ point: { value, lo, hi, n }, share, note, isDifference = false }) {
-  const format = share ? percent : number;
-  const sign = isDifference && value > 0 ? "+" : "";
+  const inPoints = share && isDifference;
+  const format = inPoints ? points : share ? percent : number;
+  const sign = isDifference && !share && value > 0 ? "+" : "";
   const interval = lo === null ? "no interval" : `${format(lo)} to ${format(hi)} · n ${number(n)}`;
-  return html`<span class="share"><b>${sign}${format(value)}</b> <small>${interval} · ${note}</small></span>`;
+  return html`<span class="share"><b>${sign}${format(value)}${inPoints && " points"}</b> <small>${interval} · ${note}</small></span>`;
 }
