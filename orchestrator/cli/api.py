@@ -255,9 +255,20 @@ def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool
             print(to_json(question, ensure_ascii=True).decode())
         return
     shown, more = first_rows(questions, limit)
-    table = Table("index", "verdict", "p_hat", "label", "oracles", "question", box=SIMPLE_HEAD, caption=more)
+    given = any(question.given_answer is not None for question in shown)
+    truth = ["true answer (given)"] if given else []
+    names = ("index", "verdict", "p_hat", "label", *truth, "oracles", "question")
+    table = Table(*names, box=SIMPLE_HEAD, caption=more)
     for question in shown:
+        truth = [question.given_answer or ""] if given else []
         oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
-        cells = (question.verdict or "", p_hat_of(question), question.answer or "", oracles, question.text or "")
+        cells = (
+            question.verdict or "",
+            p_hat_of(question),
+            question.answer or "",
+            *truth,
+            oracles,
+            question.text or "",
+        )
         table.add_row(str(question.index), *map(printable, cells))
     wide().print(table)

@@ -57,7 +57,6 @@ class QuestionDetail(QuestionSummary):
     """A question with every vote."""
 
     raw: str  # what the Challenger wrote
-    given_answer: str | None  # that a given prompt came with
     classes: list[AnswerClass]
     rollouts: list[Vote]
     annotations: list[AnnotationRow]

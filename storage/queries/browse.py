@@ -27,8 +27,12 @@ _IS_OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
 _QUESTION_WIDTH = len(Question.__dataclass_fields__)
 _ENTRY_COLUMNS = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
 _FROM_QUESTIONS = ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
+_GIVEN_ANSWER = _QUESTIONS.c.answer.label("given_answer")
 _SUMMARY_COLUMNS = tuple(
-    (_QUESTIONS if field.name in _FROM_QUESTIONS else _LABELS).c[field.name] for field in fields(QuestionSummary)[:-1]
+    _GIVEN_ANSWER
+    if field.name == _GIVEN_ANSWER.name
+    else (_QUESTIONS if field.name in _FROM_QUESTIONS else _LABELS).c[field.name]
+    for field in fields(QuestionSummary)[:-1]
 )
 _VERDICT_COUNTS = (
     select(_LABELS.c.verdict, _LABELS.c.p_hat, func.count())

@@ -43,6 +43,7 @@ class QuestionSummary:
     text: str | None
     checkpoint: str | None  # the Challenger that wrote it; None for a given prompt
     seed: Seed
+    given_answer: str | None  # the true answer, if a given prompt came with one
     verdict: Verdict | None  # None: not labelled yet
     answer: str | None  # this field and the next six are the pseudo-label; None if there is none
     votes: int | None

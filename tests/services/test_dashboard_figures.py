@@ -115,7 +115,7 @@ def test_prompts_without_a_vote_are_not_shown_as_questions_that_a_filter_kept(
     address: str, sqlite: Store, page: Page
 ) -> None:
     run, config = "not-voted", parse_config(ANEW, "test")
-    prompts = [Question(question_id(run, 0, i), run, 0, i, f"What is {i} + 1?", "?", None, i) for i in range(4)]
+    prompts = [Question(question_id(run, 0, i), run, 0, i, f"What is {i} + 1?", "?", None, i, "4711") for i in range(4)]
     labels = [LabelledQuestion(prompt.id, prompt.text, None, "kept") for prompt in prompts]
     with sqlite.write() as session:
         create(session, run, config)
@@ -134,6 +134,9 @@ def test_prompts_without_a_vote_are_not_shown_as_questions_that_a_filter_kept(
         expect(page.get_by_text("kept questions took")).to_have_count(0)
         expect(page.get_by_role("heading", name="Verdicts on the questions")).to_have_count(0)
         expect(page.locator("dl.tiles dt").get_by_text("Kept", exact=True)).to_have_count(0)
+        page.goto(f"{address}/runs/{run}/0")
+        expect(page.get_by_role("columnheader", name="True answer (given)")).to_be_visible()
+        expect(page.locator("table.questions tbody tr").first).to_contain_text("4711")
 
 
 def test_what_a_run_has_cost_is_on_its_page(address: str, sqlite: Store, page: Page) -> None:

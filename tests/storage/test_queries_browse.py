@@ -105,7 +105,13 @@ def _summary(entry: QuestionEntry) -> QuestionSummary:
         name: getattr(row, name) for name in ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
     }
     del label_values["classes"]
-    return QuestionSummary(**question_values, **label_values, verdict=entry.verdict, oracles=entry.oracles)
+    return QuestionSummary(
+        **question_values,
+        given_answer=row.answer,
+        **label_values,
+        verdict=entry.verdict,
+        oracles=entry.oracles,
+    )
 
 
 def _write(store: Store, entries: Sequence[QuestionEntry]) -> None:

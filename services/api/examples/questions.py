@@ -30,6 +30,7 @@ _QUESTION = {
     "text": "What is 7 + 5 * 3?",
     "checkpoint": "demo/challenger/1",
     "seed": "421",
+    "given_answer": None,
     "verdict": "kept",
     "answer": "22",
     "votes": 6,
@@ -46,7 +47,6 @@ EXAMPLES: dict[str, Any] = {
     "QuestionDetail": {
         **_QUESTION,
         "raw": "<question>What is 7 + 5 * 3?</question>\n\\boxed{22}",
-        "given_answer": None,
         "classes": [{"answer": "22", "votes": 6}, {"answer": "36", "votes": 4}],
         "rollouts": [_vote(i, "22", 0) if i < 6 else _vote(i, "36", 1) for i in range(10)],
         "annotations": [{"question_id": ID, "annotator": "ann", "verdict": "right", "note": "", "made_at": ENDED}],

@@ -162,22 +162,24 @@ function FilterInput({ value = "", onCommit, ...attributes }) {
 
 /** @param {{ questions: Schemas["QuestionSummary"][], url: string, query: URLSearchParams }} props */
 function QuestionTable({ questions, url, query }) {
+  const isGiven = questions.some(({ given_answer }) => given_answer !== null);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Questions">
     <table class="questions">
-      <thead><tr><th scope="col">#</th><th scope="col">Question</th><th scope="col">Pseudo-label</th><th scope="col">p̂</th><th scope="col">Verdict</th><th scope="col">Oracle</th></tr></thead>
+      <thead><tr><th scope="col">#</th><th scope="col">Question</th>${isGiven && html`<th scope="col">True answer (given)</th>`}<th scope="col">Pseudo-label</th><th scope="col">p̂</th><th scope="col">Verdict</th><th scope="col">Oracle</th></tr></thead>
       <tbody>
-        ${questions.map((question) => html`<${QuestionRow} key=${question.id} question=${question} href=${withQuery(`${url}/${question.index}`, query)} />`)}
+        ${questions.map((question) => html`<${QuestionRow} key=${question.id} question=${question} isGiven=${isGiven} href=${withQuery(`${url}/${question.index}`, query)} />`)}
       </tbody>
     </table>
   </div>`;
 }
 
-/** @param {{ question: Schemas["QuestionSummary"], href: string }} props `href` is the question's page */
-function QuestionRow({ question, href }) {
-  const { index, text, answer, m, p_hat, votes, denominator, parsed, verdict, oracles } = question;
+/** @param {{ question: Schemas["QuestionSummary"], isGiven: boolean, href: string }} props `href` is the question's page */
+function QuestionRow({ question, isGiven, href }) {
+  const { index, text, given_answer, answer, m, p_hat, votes, denominator, parsed, verdict, oracles } = question;
   return html`<tr>
     <td><a href=${href}>${index}</a></td>
     <td class="text">${text === null ? html`<span class="none">malformed</span>` : html`<a class="plain" href=${href}><${Typeset} text=${text.length > 280 ? `${text.slice(0, 280)}…` : text} /></a>`}</td>
+    ${isGiven && html`<td>${given_answer === null ? "" : html`<${Answer} text=${given_answer} />`}</td>`}
     <td>${m === null ? "" : html`<${Answer} text=${answer} />`}</td>
     <td class="p-hat">${p_hat === null ? "" : html`<meter min="0" max="1" value=${p_hat} aria-label="p-hat"></meter> ${votes}/${denominator === "all" ? m : parsed}`}</td>
     <td><${Verdict} verdict=${verdict} /></td>
