@@ -84,12 +84,16 @@ function pointTitle(point, isShare, unit, axis) {
   return lines.filter(Boolean).join("\n");
 }
 
+/** @param {{ estimated?: boolean }} point */
+const isMeasured = (point) => !point.estimated;
+
 /** The points of a solid line, and of a dashed one. */
 const SYMBOLS = ["circle", "diamond"];
 
 /**
- * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow. The points
- * of a dashed line are diamonds, so that points far from their line can be told apart.
+ * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow, and line
+ * and band leave them out, because an estimate may miss a fall. The points of a dashed line are diamonds, so that points
+ * far from their line can be told apart.
  *
  * @param {{
  *   lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string, axis?: string,
@@ -123,7 +127,7 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
       color: { type: "identity" },
       symbol: { domain: SYMBOLS, range: SYMBOLS },
       marks: [
-        Plot.areaY(pointsWithInterval, {
+        Plot.areaY(pointsWithInterval.filter(isMeasured), {
           x: "iteration",
           y1: "lo",
           y2: "hi",
@@ -134,7 +138,7 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
         Plot.ruleX(pointsWithInterval, { x: "iteration", y1: "lo", y2: "hi", stroke: "colour", strokeOpacity: 0.45 }),
         ...lines.map((line) =>
           Plot.lineY(
-            points.filter((point) => point.name === line.name),
+            points.filter((point) => point.name === line.name && isMeasured(point)),
             { ...channels, stroke: line.colour, strokeWidth: 2, strokeDasharray: line.dash ?? "none" },
           ),
         ),

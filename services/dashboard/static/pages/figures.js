@@ -71,7 +71,7 @@ export function LabelAccuracy({ url, seriesPoints }) {
     <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
   const empty = html`<${Empty}>No label has been audited yet. The labels of an iteration are audited after its evaluation.</${Empty}>`;
   return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
-    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations, and links to its iteration.">
+    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations. It may miss a fall, so no line leads to it. It links to its iteration.">
     ${lines.length ? chart : empty}
   </${Panel}>`;
 }
