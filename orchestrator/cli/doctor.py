@@ -35,7 +35,9 @@ def doctor(
     override: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check whether this machine can run the services and, if one is given, a preset. Nothing is changed.
+    """Check whether this machine can run the services and, if one is given, a preset.
+
+    Nothing is changed, except that the preset's benchmarks are fetched if they are not on this machine.
 
     Each line is ok, a warning, or a fault with what to do about it; "-" marks a check that does not apply here. The
     exit code is 1 if there is a fault.

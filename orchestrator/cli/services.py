@@ -19,7 +19,7 @@ from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation import cluster
-from orchestrator.installation.home import Home, home
+from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
@@ -56,6 +56,7 @@ def up(
     """
     with clear_errors():
         coevo_home = home()
+        make_private(coevo_home.path)  # before the store is made in it
         open_store(coevo_home.database, create=True).close()
         options = {
             "serve": serve_port,

@@ -23,7 +23,7 @@ from core.settings.parsing import ConfigError, validated
 from core.settings.templates import SolverTemplate
 from core.suggestions import no_such
 from core.types import BenchmarkItem
-from orchestrator.installation.home import BENCHMARKS, SUITES, home
+from orchestrator.installation.home import BENCHMARKS, SUITES, home, make_private
 from orchestrator.question_sets import hub
 from orchestrator.question_sets.rows import SUFFIXES, read_rows
 from trainers.micro.bases import BASES
@@ -214,6 +214,8 @@ def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
         wanted += f" and, for the options, {columns.options!r}"
     if definition.hub is None:
         raise BenchmarkError(f"benchmark {name}: no such file: {wanted}. Its source: {definition.source}")
+    if (own := home().path) in stem.parents and not own.exists():
+        make_private(own)  # as `coevo up` does, which refuses a home that others may enter
     try:
         return hub.fetch(definition.hub, stem.with_suffix(".parquet"))
     except hub.HubError as error:

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from orchestrator.cli import app
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotPrivate, make_private
 from orchestrator.installation.ports import ANY_FREE
@@ -55,6 +57,17 @@ def test_no_service_is_started_in_a_home_that_others_can_enter(tmp_path: Path) -
     tmp_path.chmod(0o755)
     with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
         cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_command_makes_no_store_in_a_home_that_others_can_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    tmp_path.chmod(0o755)
+    result = CliRunner().invoke(app, ["up"])
+    assert (result.exit_code, "got mode 755" in result.stderr) == (1, True)
     assert not any(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.types import BenchmarkItem
+from orchestrator.installation.home import refuse_open
 from orchestrator.question_sets import hub
 from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
 from tests.http_server import Handler, listening
@@ -89,3 +90,21 @@ def test_without_a_network_the_message_names_the_hub(folder: Path, monkeypatch: 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(BenchmarkError, match=r"cannot be fetched from http://127\.0\.0\.1:1.*Else put it at"):
         load_benchmark("math500")
+
+
+def test_a_home_that_a_benchmark_is_fetched_into_is_made_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`coevo doctor` may be the first to fetch one; `coevo up` refuses a home that others may enter."""
+    monkeypatch.delenv("COEVO_BENCHMARKS", raising=False)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
+
+    class Hub(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, parquet([{"question": "1 + 1?", "answer": "#### 2"}]))
+
+    with listening(Hub) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        load_benchmark("gsm8k")
+    assert (tmp_path / "home" / "benchmarks" / "gsm8k.parquet").is_file()
+    refuse_open(tmp_path / "home")
