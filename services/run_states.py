@@ -191,7 +191,9 @@ def _left(facts: _Facts) -> _Result:
         raise ValueError(f"run {facts.name}: expected a run in the store or a flow run, got neither")
     last = facts.stages[-1] if facts.stages else None
     if run.status in ("created", "running", "paused"):
-        since = facts.lease.expires if facts.lease else stage.lease_expires if stage else run.updated_at
+        finished = [row.finished_at for row in facts.stages if row.finished_at is not None]
+        left = stage.lease_expires if stage else max([run.updated_at, *finished])
+        since = facts.lease.expires if facts.lease else left
         is_suspended = facts.flow_run is not None and facts.flow_run.name == "Suspended"
         reason = reasons.suspended(run.name) if is_suspended else reasons.nobody(run.name, since, facts.now)
         return _Result("interrupted", reason, since, stage)

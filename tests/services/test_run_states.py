@@ -131,6 +131,20 @@ def test_a_run_that_was_suspended_in_prefect_says_so(sqlite: Store) -> None:
     assert state_with(sqlite, flow_run("FAILED")).reason.startswith("no process has worked on it")  # it waited too long
 
 
+def test_a_run_that_was_left_between_two_stages_was_worked_on_until_the_last_one_ended(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        queries.runs.set_run_status(session, "r", "running")
+        key: dict[str, Any] = {"run": "r", "iteration": 1, "stage": "label_questions", "owner": "host:1:1"}
+        queries.ledger.claim_stage(session, **key, lease_seconds=60)
+        queries.ledger.finish_stage(session, **key, result={})
+        [stage] = queries.ledger.stages_of(session, "r")
+        [run] = queries.runs.list_runs(session)
+    assert stage.finished_at is not None
+    assert stage.finished_at > run.updated_at
+    assert (state_with(sqlite, None).state, state_with(sqlite, None).since) == ("interrupted", stage.finished_at)
+
+
 def test_a_paused_run_goes_on_once_prefect_has_the_decision(sqlite: Store) -> None:
     store_each_state(sqlite)
     assert state_with(sqlite, flow_run("PAUSED"), "paused").state == "paused"
