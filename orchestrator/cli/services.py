@@ -51,7 +51,8 @@ def up(
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
 
-    If some of them are running, those that have ended are started again on their ports. After `coevo down` or a reboot
+    If some of them are running, those that have ended are started again on their ports; if all are, only the addresses
+    are printed. After `coevo down` or a reboot
     the ports are those of the last start, so that addresses stay the same. A port of 0 stands for any free port.
     """
     with clear_errors():
@@ -66,6 +67,7 @@ def up(
             "api": api_port,
         }
         given = {name: port for name, port in options.items() if port is not None}
+        cluster.refuse_other_ports(coevo_home, given)
         ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
         services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
         print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")

@@ -43,8 +43,8 @@ _Command = tuple[str, list[str], Callable[[], bool]]  # of a service: its name, 
 def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
     """Start all services at the same time, or those in `only`, and wait until they answer.
 
-    If some of them are alive, those that have ended are started again, on the ports that they had. Raises `StartError`
-    after stopping everything that it started.
+    If some of them are alive, those that have ended are started again, on the ports that they had; if all are, nothing
+    is done. Raises `StartError` after stopping everything that it started.
     """
     _refuse_elsewhere("up", StartError)
     if alive := running(home):
@@ -74,10 +74,22 @@ def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]
     services = home.services()
     again = ended(home)
     if not again:
-        raise StartError(f"services are running already for {home.path} ({', '.join(alive)}): `coevo down` stops them")
+        report(f"up already: {', '.join(alive)}")
+        return services
     known = {pid: process for pid, process in services.processes.items() if process[0] in alive}
     commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in again]
     return _start(home, replace(services, processes=known), commands, report)
+
+
+def refuse_other_ports(home: Home, given: Mapping[str, int]) -> None:
+    """Raise `StartError` if services run here and have other ports than the given ones. 0 stands for any port."""
+    _refuse_elsewhere("up", StartError)
+    if not running(home):
+        return
+    ports = asdict(Ports.of(home.services()))
+    if other := {name: port for name, port in given.items() if port not in (0, ports[name])}:
+        named = ", ".join(f"--{name}-port: expected {ports[name]}, got {port}" for name, port in other.items())
+        raise StartError(f"{named}; services are running already on the ports of their start: `coevo down` stops them")
 
 
 def _start(home: Home, services: Services, commands: Sequence[_Command], report: Callable[[str], None]) -> Services:

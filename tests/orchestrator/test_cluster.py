@@ -104,8 +104,28 @@ def test_a_service_that_was_killed_is_started_again_beside_the_others(live: Live
     assert {name for name in pids if again[name] != pids[name]} == {"api"}
     assert (after.api_url, after.ray_token) == (before.api_url, before.ray_token)
     assert httpx.get(f"{after.api_url}/healthz", trust_env=False).status_code == 200
-    refused = live.coevo("up")
-    assert (refused.returncode, "services are running already" in refused.stderr) == (1, True)
+
+
+def test_a_start_while_everything_is_up_prints_the_addresses(
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer may call it. Ports that differ from those in use are refused, since they cannot be had."""
+    del sqlite  # it is the home's
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    tmp_path.chmod(0o700)
+    urls = [f"http://127.0.0.1:{port}" for port in (2, 3, 4)]
+    here = {os.getpid(): ("api", processes.started(os.getpid()))}
+    services = Services("127.0.0.1:1", urls[0], urls[1], urls[2], "0" * 64, here, "http://127.0.0.1:5")
+    Home(tmp_path).save_services(services)
+    for ports in ((), ("--api-port", "5"), ("--api-port", "0")):
+        done = CliRunner().invoke(app, ["up", *ports])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith("up already: api\nDashboard       http://127.0.0.1:5/#key=")
+    refused = CliRunner().invoke(app, ["up", "--api-port", "6"])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--api-port: expected 5, got 6; services are running already" in refused.stderr
+    assert Home(tmp_path).services() == services
 
 
 def test_the_ports_of_the_last_start_are_taken_again_if_they_are_free(tmp_path: Path) -> None:
