@@ -67,7 +67,7 @@ def page(url: str, key: str | None) -> str:
 
 
 def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str, str]:
-    """Service -> its address; with `secrets`, its key or password too.
+    """Service -> its address; with `secrets`, its key, password or token too.
 
     The dashboard and the REST API are left out where the services run in containers.
     """
@@ -75,10 +75,11 @@ def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str
     if api:
         rows = [(DASHBOARD, page(api, home.api_key if secrets else None))]
         rows += [("REST API", f"{api}/api/v1 (described at {api}{REFERENCE})")]
+    token = f", token {services.ray_token}" if secrets else ""
     password = f", password {services.prefect_auth}" if secrets and services.prefect_auth else ""
     rows += [
         ("Prefect UI", f"{services.prefect_url}{password}"),
-        ("Ray dashboard", services.dashboard_url),
+        ("Ray dashboard", f"{services.dashboard_url}{token}"),
         ("Ray", services.ray_address),
         ("Inference", f"{services.endpoint('solver')} and {services.endpoint('challenger')}, while a run uses them"),
         ("Home", str(home.path)),

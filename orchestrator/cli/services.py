@@ -112,7 +112,9 @@ def migrate() -> None:
 
 
 def status(
-    secrets: Annotated[bool, typer.Option("--secrets", help="Show the API key and Prefect's password too.")] = False,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Show the API key, Prefect's password and Ray's token too.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the services with their addresses, the runs with their states, and the trainings in the worker pool."""
