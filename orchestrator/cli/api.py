@@ -93,6 +93,7 @@ def api(
 
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
+    from orchestrator.installation.reachable import ray_check
     from orchestrator.plan import plan
     from orchestrator.presets import details_of
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
@@ -107,6 +108,7 @@ def worker_app() -> FastAPI:
         coevo_home.exports,
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=known_prefect(),
+        ray_answers=ray_check(coevo_home),
         presets=PRESETS,
         papers=PAPERS,
         question_sets=QuestionSets(tuple(known_benchmarks()), {name: read_suite(name) for name in known_suites()}),

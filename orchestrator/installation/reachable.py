@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import httpx
 
-from orchestrator.installation.home import Home, Services
+from orchestrator.installation.home import Home, NotUp, Services
 from services.prefect_server import PrefectServer
 
 _ANSWER_S = 2.0
@@ -26,6 +26,15 @@ def problem_with_ray(services: Services) -> str | None:
     """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
     url = services.dashboard_url
     return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
+
+
+def ray_check(home: Home) -> Callable[[], bool] | None:
+    """A function that tells whether the Ray of this home answers; None if there are no services."""
+    try:
+        services = home.services()
+    except NotUp:
+        return None
+    return lambda: problem_with_ray(services) is None
 
 
 def has_node(services: Services) -> bool:

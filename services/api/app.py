@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import Depends, FastAPI, params
@@ -53,6 +54,7 @@ def create_app(
     *,
     ask_for_keys: bool,
     prefect: PrefectServer | None = None,
+    ray_answers: Callable[[], bool] | None = None,
     presets: Path | None = None,
     papers: Path | None = None,
     question_sets: QuestionSets | None = None,
@@ -68,6 +70,7 @@ def create_app(
     /api/openapi.json, which is public. Without it, only requests to this machine are answered (access/origins.py).
 
     Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
+    `ray_answers` tells whether Ray does, for /metrics; None: it is not known.
     `papers` is the file docs/presets.md, which compares presets with papers; None: the papers' values are not shown.
     `question_sets` are the benchmarks and suites that a caller may name.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
@@ -88,7 +91,7 @@ def create_app(
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()
     app.state.describe_preset = describe_preset
-    app.state.metrics = metrics.registry_of(store, app.state.prefect, folder)
+    app.state.metrics = metrics.registry_of(store, app.state.prefect, folder, ray_answers)
     problems.install(app)
     known_parameters = Depends(refuse_unknown_parameters)
 

@@ -7,7 +7,7 @@ the table `series`. Labels have few values: runs, oracles, stages and words of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import get_args
@@ -49,21 +49,23 @@ def get_metrics(request: Request) -> PlainTextResponse:
     return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def registry_of(store: Store, prefect: Prefect, folder: Path) -> CollectorRegistry:
-    """A registry that at each scrape reads the store, asks Prefect, and looks at the disk of `folder`. It has no other
-    metrics."""
+def registry_of(
+    store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None
+) -> CollectorRegistry:
+    """A registry that at each scrape reads the store, asks Prefect and Ray, and looks at the disk of `folder`. It has
+    no other metrics."""
     registry = CollectorRegistry()
-    registry.register(_Collector(store, prefect, folder))
+    registry.register(_Collector(store, prefect, folder, ray_answers))
     return registry
 
 
 class _Collector(Collector):
-    def __init__(self, store: Store, prefect: Prefect, folder: Path) -> None:
-        self._store, self._prefect, self._folder = store, prefect, folder
+    def __init__(self, store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None) -> None:
+        self._store, self._prefect, self._folder, self._ray_answers = store, prefect, folder, ray_answers
 
     def collect(self) -> Iterable[Metric]:
         known = self._prefect.newest()
-        services = [*service_metrics(self._prefect, known.problem is None, self._folder)]
+        services = [*service_metrics(self._prefect, known.problem is None, self._folder, self._ray_answers)]
         with self._store.read() as session:  # all metrics are of one state of the store
             runs = queries.metrics.watched_runs(session, LARGEST)
             return [
