@@ -19,6 +19,8 @@ from sqlalchemy import make_url
 from benchmarks.postgres import server_folder
 from benchmarks.rest import SHARED_BUFFERS
 from orchestrator.installation.home import ROOT
+from orchestrator.pool.slot import LIMIT
+from services.drift.webhook import webhook_from
 
 FILE = ROOT / "docker-compose.yml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
@@ -213,13 +215,26 @@ def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
 def test_the_runner_has_every_address(name: str) -> None:
     runner = SERVICES[name]["environment"]
     for_browsers = {"PREFECT_UI_URL", "COEVO_DASHBOARD_URL"}
-    elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", *for_browsers}
+    elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", LIMIT, *for_browsers}
     addresses = {name: value for name, value in runner.items() if name not in elsewhere}
     for variable, value in addresses.items():
         host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)
         assert host is not None, variable
         assert host[1] in SERVICES
     assert {"COEVO_RAY_ADDRESS", "COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "PREFECT_API_URL"} <= addresses.keys()
+
+
+@each_runner
+def test_the_runner_gets_the_limit_of_the_pool_and_the_keys_of_a_file_that_need_not_exist(name: str) -> None:
+    assert SERVICES[name]["environment"][LIMIT] == f"${{{LIMIT}:-}}"
+    assert SERVICES[name]["env_file"] == [{"path": "runner.env", "required": False}]
+    assert "runner.env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_the_api_gets_the_webhook_and_sends_no_alerts_without_one() -> None:
+    given = {name: value for name, value in SERVICES["api"]["environment"].items() if "WEBHOOK" in name}
+    assert given == {name: f"${{{name}:-}}" for name in ("COEVO_WEBHOOK_SECRET", "COEVO_WEBHOOK_URL")}
+    assert webhook_from(dict.fromkeys(given, "")) is None
 
 
 def test_variables_are_documented_and_secrets_have_no_default() -> None:
