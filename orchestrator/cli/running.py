@@ -35,6 +35,8 @@ from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store
 
+_LIMITS = f"a setting that a run may change: {', '.join(queries.runs.LIMITS)}"
+
 
 def run(
     preset: Annotated[
@@ -82,7 +84,7 @@ def resume(
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a budget or a price: budget.hours=24. May be given more than once."),
+        typer.Option(SET, help=f"Change {_LIMITS}, such as budget.hours=24. May be given more than once."),
     ] = None,
 ) -> None:
     """Continue a run where it stopped, in this terminal. Finished stages are not run again.

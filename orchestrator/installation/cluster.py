@@ -199,7 +199,8 @@ def wait_until_ready(home: Home, services: Services) -> None:
     """Wait for services that `coevo up` is still starting. Raises `NotUp` naming those that do not answer."""
     if not wait_until(lambda: not problems_of(services), _STARTING_S, 0.2):
         raise NotUp(
-            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(services))}; see the logs in {home.logs}"
+            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(services))}; `coevo up` starts what has ended. "
+            f"The logs are in {home.logs}"
         )
 
 

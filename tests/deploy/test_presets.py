@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import trained_rollouts
 from core.types import TINY_BASES
-from orchestrator.installation.home import APPLICATIONS, PRESETS
+from orchestrator.installation.home import APPLICATIONS, PRESETS, ROOT
 from orchestrator.readiness import untrainable
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
 from orchestrator.sizing import Assumptions, calculate
@@ -35,6 +36,12 @@ PAPERS = {
 }
 FILES = sorted(path.name for path in APPLICATIONS.glob("*.yaml"))
 VLLM = [name for name in FILES if "llm_configs" in (APPLICATIONS / name).read_text()]
+
+
+def test_the_demo_takes_as_long_in_its_preset_as_in_the_readme() -> None:
+    files = (ROOT / "README.md", PRESETS / "demo.toml")
+    first, second = (re.findall(r"on two CPU cores\W+(?:in )?(\S+ to \S+ minutes)", file.read_text()) for file in files)
+    assert first == second != []
 
 
 def preset(name: str) -> RunConfig:

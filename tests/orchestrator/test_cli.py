@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import _COMMANDS, _literal, app
 from orchestrator.installation.home import ROOT, Home
+from storage.queries.runs import LIMITS
 from storage.session import open_store
 from tests.synthetic_run import create
 
@@ -129,3 +130,8 @@ def test_a_shell_completes_commands_presets_runs_and_options(tmp_path: Path) -> 
     assert completed("coevo check micro_", tmp_path) == ["micro_test_time"]
     assert completed("coevo cost ", tmp_path) == ["mine"]
     assert completed("coevo check demo --js", tmp_path) == ["--json"]
+
+
+def test_the_help_of_resume_names_every_setting_that_a_run_may_change() -> None:
+    shown = words(CliRunner().invoke(app, ["resume", "--help"]).output)
+    assert f"Change a setting that a run may change: {', '.join(LIMITS)}, such as budget.hours=24." in shown

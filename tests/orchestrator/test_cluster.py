@@ -65,7 +65,8 @@ def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{free_port()}"
     services = recorded(Home(tmp_path), silent, os.getpid())
-    with pytest.raises(NotUp, match=rf"^not ready after 0 s: ray: {silent} .*; prefect: {silent} does not answer; see"):
+    problems = rf"ray: {silent} .*; prefect: {silent} does not answer; `coevo up` starts what has ended"
+    with pytest.raises(NotUp, match=rf"^not ready after 0 s: {problems}"):
         cluster.wait_until_ready(Home(tmp_path), services)
 
 
