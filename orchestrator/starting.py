@@ -125,6 +125,10 @@ def startable(
         faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}", remedy))
     if row is not None:
         faults += _unlike(row, config)
+        # Without a preset, an override may be the number that was asked for. A preset's own number asks for nothing.
+        asked = iterations if preset else config.iterations
+        if asked > 0 and (problem := queries.runs.too_few_iterations(row, asked)) is not None:
+            faults.append(Fault.of("iterations", problem))
         config = config.model_copy(update={"iterations": max(row.iterations, config.iterations)})
     return config, [*faults, *unready(config, new=row is None, fetch=fetch)]
 

@@ -147,12 +147,20 @@ def set_run_status(session: Session, name: str, status: RunStatus) -> None:
     session.execute(update(table_of(Runs)).where(Runs.name == name).values(status=status, updated_at=datetime.now(UTC)))
 
 
+def too_few_iterations(run: Run | RunDetail, iterations: int) -> str | None:
+    """What is wrong with a number of iterations that is lower than the run's; None if nothing is."""
+    if iterations >= run.iterations:
+        return None
+    has = f"{run.iterations} iteration{'' if run.iterations == 1 else 's'}"
+    return f"expected at least {run.iterations}, got {iterations}; {run.name} has {has}, and the number can only grow"
+
+
 def set_limits(session: Session, name: str, config: RunConfig) -> None:
     """Set the limits of a run (`LIMITS`) to those of a configuration. Raises `StoreError` when its number of iterations
     is lower than before."""
     run = get_run(session, name)
-    if config.iterations < run.iterations:
-        raise StoreError(f"run {name}: iterations: expected at least {run.iterations}, got {config.iterations}")
+    if (problem := too_few_iterations(run, config.iterations)) is not None:
+        raise StoreError(f"run {name}: iterations: {problem}")
     limits = config.model_dump(mode="json", include={*LIMITS})
     if any(run.config.get(limit) != value for limit, value in limits.items()):
         values = {"config": {**run.config, **limits}, "updated_at": datetime.now(UTC)}

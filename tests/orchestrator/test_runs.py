@@ -102,7 +102,12 @@ def test_a_run_can_get_more_iterations_but_never_fewer(home: Home, store: Store)
     assert prepare(home, store, "a", "", 5, {}).iterations == 5
     assert prepare(home, store, "a", "demo", 0, {}).iterations == 5
     assert prepare(home, store, "a", "demo", 6, {}).iterations == 6
-    assert prepare(home, store, "a", "", 2, {}).iterations == 6
+    for preset, iterations, overrides in [("", 2, {}), ("demo", 2, {}), ("", 0, {"iterations": 2})]:
+        with pytest.raises(
+            RunError, match=r"^iterations: expected at least 6, got 2; a has 6 iterations, and the number can only"
+        ):
+            prepare(home, store, "a", preset, iterations, overrides)
+    assert prepare(home, store, "a", "", 6, {}).iterations == 6
 
 
 ONE_TRAINING = {"solver.training.optimiser": "continued"}

@@ -182,7 +182,9 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
     ended = f"run {name}: expected a run that can continue, but it is done, with 2 iterations"
     assert send(api, "/runs", 409, name=name, preset="demo", iterations=2) == ended
     assert send(api, f"/runs/{name}/resume", 409) == ended
-    assert "expected at least 2, which run" in send(api, f"/runs/{name}/resume", 422, iterations=1)
+    fewer = f"expected at least 2, got 1; {name} has 2 iterations, and the number can only grow"
+    assert fewer in send(api, f"/runs/{name}/resume", 422, iterations=1)
+    assert fewer in send(api, "/runs", 422, name=name, preset="demo", iterations=1)
     assert "exists with preset demo, got micro" in send(api, "/runs", 409, name=name, preset="micro")
     other = send(api, "/runs", 409, name=name, preset="demo", iterations=3, overrides={"dataset.candidates": 7})
     assert f"run {name}: exists with another configuration: dataset.candidates is" in other

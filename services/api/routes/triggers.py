@@ -126,6 +126,7 @@ def create_run(
     else:
         new = False
         _refuse_other_settings(row, body.preset, config)
+        _refuse_fewer_iterations(row, body.iterations)
         _refuse_ended(row, config.iterations)
     try:
         check(config, new)
@@ -162,8 +163,7 @@ def resume_run(
     """Continue a run where it stopped, or with more iterations. Nothing that is done is done again."""
     row = _run_row(store, run)
     current = row.iterations
-    if body.iterations is not None and body.iterations < current:
-        raise invalid("iterations", f"expected at least {current}, which run {run} has already, got {body.iterations}")
+    _refuse_fewer_iterations(row, body.iterations)
     _refuse_ended(row, body.iterations or current)
     budget = {} if body.budget is None else body.budget.model_dump(exclude_none=True)
     overrides = {f"budget.{name}": amount for name, amount in budget.items()}
@@ -225,6 +225,11 @@ def _refuse_other_settings(row: RunDetail, preset: str, config: RunConfig) -> No
         queries.runs.refuse_other_settings(row, config)
     except StoreError as error:
         raise HTTPException(409, str(error)) from error
+
+
+def _refuse_fewer_iterations(row: RunDetail, iterations: int | None) -> None:
+    if iterations is not None and (problem := queries.runs.too_few_iterations(row, iterations)) is not None:
+        raise invalid("iterations", problem)
 
 
 def _refuse_ended(row: RunDetail, iterations: int) -> None:
