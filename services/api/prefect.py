@@ -125,6 +125,21 @@ class Prefect:
         named = [flow_run for flow_run in flow_runs if RUN_NAME.fullmatch(flow_run.run)]
         return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
 
+    def page_of_last(self, run: str, known: KnownFlowRuns) -> str | None:
+        """The address of the run's newest flow run in Prefect's UI, also of one that is done, which `known` has not.
+        None if the run has none, or if Prefect does not answer."""
+        if known.server is None:
+            return None
+        named = {"name": {"any_": [run]}, "parent_task_run_id": {"is_null_": True}}
+        query = {**_OUR_FLOWS, "flow_runs": named, "sort": "START_TIME_DESC"}
+        try:
+            rows = from_json(self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S).content)
+        except HTTPException:
+            return known.page_of(run)
+        flow_runs = [*map(FlowRun.of, rows), *known.by_run.values()]
+        of_run = [flow_run for flow_run in flow_runs if flow_run.run == run]
+        return known.server.page_of(max(of_run, key=lambda flow_run: flow_run.created).id) if of_run else None
+
     def has_runner(self) -> bool:
         """Whether a flow runner has asked Prefect for work within the last minute; False without an answer."""
         query = {"deployments": {"name": {"any_": [*DEPLOYMENTS.values()]}}, "limit": _PAGE}

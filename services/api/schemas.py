@@ -55,7 +55,7 @@ class RunSummary(BaseModel):
     iteration: int | None  # of the stage, or after which the run has paused or was stopped
     stage: StageName | None  # that is at work or waits, or in which the run was interrupted or has ended
     active: bool  # a process works on it, or will once a flow runner takes it; so it may change by itself
-    flow_run: str | None  # the address of its newest flow run in Prefect's UI, unless that is done
+    flow_run: str | None  # the address of its newest flow run in Prefect's UI; lists leave out one that is done
     open_alerts: OpenAlerts
 
 

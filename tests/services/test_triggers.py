@@ -196,6 +196,26 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
     assert send(api, "/runs/nobody/cancel", 404).startswith("run nobody: no such run")
 
 
+def test_the_page_of_a_run_has_its_last_flow_run_also_if_that_is_done(
+    api: TestClient, prefect_url: str, store: Store, name: str
+) -> None:
+    def page() -> str | None:
+        address: str | None = api.get(f"{PREFIX}/runs/{name}").json()["flow_run"]
+        return address
+
+    store_run(store, name, "done")
+    assert page() is None  # it ran in another installation
+    first = send(api, f"/runs/{name}/resume", iterations=5)
+    assert page() == first["url"]
+    _set(prefect_url, first, type="RUNNING")
+    _set(prefect_url, first, type="FAILED")
+    assert page() == first["url"]
+    second = send(api, f"/runs/{name}/resume", iterations=5)
+    _set(prefect_url, second, type="RUNNING")
+    _set(prefect_url, second, type="COMPLETED")
+    assert page() == second["url"]
+
+
 def test_a_setting_that_is_a_word_can_be_overridden(api: TestClient, prefect_url: str, name: str) -> None:
     overrides = {"solver.reward.type": "evol_rl", "evaluation.benchmark": "micro", "audit.oracle": "none"}
     started = send(api, "/runs", name=name, preset="micro", overrides=overrides)

@@ -71,7 +71,9 @@ def get_run(store: StoreDependency, prefect: PrefectDependency, run: RunName) ->
     """A run with its state and its whole configuration."""
     known = prefect.newest()
     with store.read() as session:
-        return run_views.run_with_config(session, known, run)
+        shown = run_views.run_with_config(session, known, run)
+    # A done flow run is not among the known ones, and an older one that failed may be.
+    return shown if shown.active else shown.model_copy(update={"flow_run": prefect.page_of_last(run, known)})
 
 
 @router.get("/runs/{run}/stages", responses=documented(404))
