@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,6 +11,7 @@ from services.flow_runs import FlowRun
 from storage.rows import PoolRow, Run, Stage, StageRow
 
 _LONGEST = 500  # characters of an error
+_BEFORE_ERROR = "Flow run encountered an exception: "  # in the message of a failed flow run, by Prefect 3.7
 _TURN = "waiting for {} to finish with the inference applications"
 _TURN_BEGINNING, _TURN_END = _TURN.split("{}")
 
@@ -86,7 +89,7 @@ def refused(flow_run: FlowRun) -> str:
 def failed(stage: Stage | None, flow_run: FlowRun | None) -> str:
     """`stage` is the one that failed, or the one in which the run's process ended."""
     if stage is not None and stage.status == "failed":
-        return f"{_name(stage)} failed: {(stage.error or 'no reason was stored')[:_LONGEST]}"
+        return f"{_name(stage)} failed: {_shortened(stage.error or 'no reason was stored')}"
     during = f" during {_name(stage)}" if stage else ""
     message = _message(flow_run)
     return f"its flow failed{during}" + (f": {message}" if message else "; Prefect has its log")
@@ -104,7 +107,7 @@ def out_of_budget(run: Run, stages: Sequence[Stage]) -> str:
     prefix = f"BudgetSpent: run {run.name}: "
     errors = [stage.error for stage in reversed(stages) if stage.error and stage.error.startswith(prefix)]
     if errors:
-        return errors[0].removeprefix(prefix)[:_LONGEST]
+        return _shortened(errors[0].removeprefix(prefix))
     return f"one of its budgets is spent; `coevo resume {run.name} --set budget.…=…` continues it with a larger one"
 
 
@@ -141,4 +144,16 @@ def _time(time: datetime, now: datetime) -> str:
 
 
 def _message(flow_run: FlowRun | None) -> str | None:
-    return flow_run.message[:_LONGEST] if flow_run is not None and flow_run.message else None
+    """What Prefect says of the flow run, without its words before an error's class. A class of ours, such as RunError,
+    is left out too: its message says all. One of Python's stays, since "KeyError: 'x'" needs it."""
+    if flow_run is None or not flow_run.message:
+        return None
+    text = flow_run.message.removeprefix(_BEFORE_ERROR)
+    name, _, message = text.partition(": ")
+    is_named = text != flow_run.message and message and name.isidentifier()
+    return _shortened(message if is_named and not hasattr(builtins, name) else text)
+
+
+def _shortened(text: str) -> str:
+    """The text; if it is long, its beginning up to the end of a word, and a sign that more follows."""
+    return text if len(text) <= _LONGEST else re.sub(r"\s+\S*$", "", text[:_LONGEST]) + " …"

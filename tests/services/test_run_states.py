@@ -100,6 +100,35 @@ def test_a_flow_that_failed_before_it_changed_anything_counts_until_the_run_chan
     assert state_with(sqlite, flow_run("FAILED", 5, started=None)).state == "cancelled"
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("RunError: preset: expected one of demo", "preset: expected one of demo"),
+        ("KeyError: 'x'", "KeyError: 'x'"),
+        ("RunError: " + "rzero-1.5b, " * 50, "rzero-1.5b, " * 41 + "…"),
+        ("RunError: " + "x" * 600, "x" * 500 + " …"),
+    ],
+)
+def test_the_error_of_a_flow_is_shown_without_prefect_s_words_and_cut_at_a_word(
+    sqlite: Store, message: str, shown: str
+) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        queries.runs.set_run_status(session, "r", "cancelled")
+    failed = flow_run("FAILED", -DAY, message=f"Flow run encountered an exception: {message}")
+    assert state_with(sqlite, failed).reason == f"failed before its first stage began: {shown}"
+
+
+def test_the_error_of_a_stage_is_cut_at_a_word(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, "r")
+        key: dict[str, Any] = {"run": "r", "iteration": 1, "stage": "evaluate", "owner": "me"}
+        queries.ledger.claim_stage(session, **key, lease_seconds=60)
+        queries.ledger.fail_stage(session, **key, error="rzero-1.5b, " * 50)
+        queries.runs.set_run_status(session, "r", "failed")
+    assert state_with(sqlite, None).reason == "evaluate 1 failed: " + "rzero-1.5b, " * 41 + "…"
+
+
 @pytest.mark.parametrize("status", ["done", "stopped"])
 def test_a_refused_request_does_not_make_a_run_that_has_ended_fail(sqlite: Store, status: RunStatus) -> None:
     with sqlite.write() as session:
