@@ -20,6 +20,7 @@ from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
 from orchestrator.costs import Meter, refuse_spent
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import repeated
+from orchestrator.run_log import say
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.chain import Chain
@@ -49,6 +50,24 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
 # The settings of any kind of run, or of the only kind that has the stage.
 Config_co = TypeVar("Config_co", bound=RunConfig, default=RunConfig, covariant=True)
 Progress = Callable[[int, int, str], None]  # done, total, note; a total of 0: there is only a note
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A stage's wait for the inference applications: its note is always about who has them, its log says it once."""
+
+    note: Callable[[str], None]
+    waits_since: float | None = None  # by time.monotonic; None: it has not had to wait
+
+    def wait(self, holder: str) -> None:
+        self.note(turn_note(holder))
+        if self.waits_since is None:
+            self.waits_since = time.monotonic()
+            say(turn_note(holder))
+
+    def end(self) -> None:
+        if self.waits_since is not None:
+            say(f"got its turn with the inference applications after {time.monotonic() - self.waits_since:.0f} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +151,9 @@ class Context(Generic[Config_co]):
         the stage that has them.
         """
         now, later = self._by_application(checkpoints), self._by_application(for_later)
-        me = f"{self.run}'s {self.stage} {self.iteration}"
-        with exclusive_use(self.home, me, lambda holder: self.note(turn_note(holder))):
+        me, turn = f"{self.run}'s {self.stage} {self.iteration}", _Turn(self.note)
+        with exclusive_use(self.home, me, turn.wait):
+            turn.end()
             since = time.monotonic()
             self.note("loading weights into the inference applications")
             serve_checkpoints(self.services, now, self.config.serving, fixed, later)

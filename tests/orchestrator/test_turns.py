@@ -18,11 +18,13 @@ from core.types import Checkpoint
 from orchestrator import progress
 from orchestrator.evaluation import models, request
 from orchestrator.installation.home import Home
+from orchestrator.run_log import kept
 from orchestrator.serving import turns
 from orchestrator.stages.context import Context
 from services.run_reasons import waits_for_turn
 from storage import queries
 from storage.rows import StageRow
+from storage.run_logs import last_events
 from storage.session import Store
 from tests.live import wait_until
 from tests.synthetic_run import NO_SERVICES, context_of, create
@@ -119,14 +121,19 @@ def test_a_stage_s_note_names_whom_it_waits_for_then_says_that_weights_are_loade
             process.kill()
 
     context = Context(Home(tmp_path), sqlite, NO_SERVICES, "r", context.config, 2, "evaluate", note)
-    with holder(tmp_path, "b's label_questions 1") as process, context.serving({}):
-        assert (tmp_path / "serving.lock").read_text() == "r's evaluate 2"
-    assert notes == [
-        (0, 0, "waiting for b's label_questions 1 to finish with the inference applications"),
-        (0, 0, "loading weights into the inference applications"),
-        (-1, -1, "swapped"),
-        (0, 0, ""),
+    with kept(Home(tmp_path), "r", 2, "evaluate"):
+        with holder(tmp_path, "b's label_questions 1") as process, context.serving({}):
+            assert (tmp_path / "serving.lock").read_text() == "r's evaluate 2"
+        with context.serving({}):
+            pass  # nobody else has them, so there is nothing to say
+    log = [event.message for event in last_events(Home(tmp_path).run_logs, "r", 9)]
+    assert [re.sub(r"\d+ s$", "N s", message) for message in log] == [
+        "waiting for b's label_questions 1 to finish with the inference applications",
+        "got its turn with the inference applications after N s",
     ]
+    served = [(0, 0, "loading weights into the inference applications"), (-1, -1, "swapped"), (0, 0, "")]
+    waited = (0, 0, "waiting for b's label_questions 1 to finish with the inference applications")
+    assert notes == [waited, *served, *served]
 
 
 @pytest.mark.usefixtures("prefect_artifacts")
