@@ -16,6 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import Pause
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
+from prefect.logging.loggers import flow_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError, WithJsonSchema
@@ -37,7 +38,7 @@ from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
 from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
-from orchestrator.starting import RunError, presets_of
+from orchestrator.starting import RunError, find_run, presets_of
 from services.drift.series import refresh_after
 from services.flow_runs import EXISTING
 from storage.queries.runs import RUN_NAME
@@ -71,23 +72,30 @@ def _flow_run_name() -> str:
     return "/".join(str(parameters[name]) for name in ("run", "t") if name in parameters)
 
 
-def _mark(status: RunStatus) -> Any:
+def _store(status: RunStatus) -> Any:
     """A hook that sets the run's status. Prefect calls it in the process that started the flow's, which may have ended.
+    Its name is in Prefect's log.
 
     It leaves the status alone if another process works on the run. It also does so if the run is cancelled already:
     after Ctrl-C the flow stores that, and then Prefect reports the end of the process as a crash.
     """
 
-    def mark(flow: Any, flow_run: Any, state: Any) -> None:
-        del flow, state  # Prefect passes all three, by position in one process and by name in another
+    def store_status(flow: Any, flow_run: Any, state: Any) -> None:
+        del state  # Prefect passes all three, by position in one process and by name in another
         store, run = open_store(home().database), flow_run.parameters["run"]
-        if other_holder(store, run) is None and runs.status_of(store, run) != "cancelled":
+        if other_holder(store, run) is not None:
+            return
+        if runs.status_of(store, run) != "cancelled":
             runs.set_status(store, run, runs.ended_as(store, run) or status)
+        if (now := runs.status_of(store, run)) == status:
+            way_on = f"Retry here or `coevo resume {run}` continues it; finished stages stay"
+            flow_run_logger(flow_run, flow).info("run %s is %s; %s", run, now, way_on)
 
-    return mark
+    store_status.__name__ = f"store that the run is {status}"
+    return store_status
 
 
-@flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
+@flow(flow_run_name=_flow_run_name, on_cancellation=[_store("cancelled")], on_crashed=[_store("failed")])
 def co_evolve(
     run: _RunName,
     preset: _LoopPreset = "demo",
@@ -109,7 +117,7 @@ def co_evolve(
     return _run_to_its_end(run, _chosen(preset, preset_file), iterations, overrides, "co_evolve")
 
 
-@flow(flow_run_name=_flow_run_name, on_cancellation=[_mark("cancelled")], on_crashed=[_mark("failed")])
+@flow(flow_run_name=_flow_run_name, on_cancellation=[_store("cancelled")], on_crashed=[_store("failed")])
 def self_train(
     run: _RunName,
     preset: _PromptsPreset = "micro",
@@ -148,12 +156,13 @@ def _run_to_its_end(
     begin()
     coevo_home = home()
     store = open_store(coevo_home.database, create=True)
+    with artifacts.written():
+        _tag(store, run, preset)
     with run_held(store, run):
         config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=flow_name)
         with _suspension_noted(store, run), runs.status_kept(store, run), artifacts.written():
             pages_url = coevo_home.services().pages_url
             artifacts.dashboard_link(run, pages_url)
-            artifacts.tagged(run, runs.preset_of(store, run))
             for stage in stages_of(config, 0):
                 _stage_task(stage, 0)(run, 0, stage)
             # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
@@ -168,6 +177,12 @@ def _run_to_its_end(
                         raise runs.RunStopped
         runs.clear(coevo_home, store, run, config)
     return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
+
+
+def _tag(store: Store, run: str, preset: str = "", iteration: int | None = None) -> None:
+    """Give the flow run its tags. Flows do it before they check anything, so that one that is refused has them too."""
+    stored = find_run(store, run)
+    artifacts.tagged(run, stored.preset if stored else preset or None, iteration)
 
 
 def _remove_unkept(coevo_home: Home, store: Store, run: str) -> None:
@@ -222,12 +237,13 @@ def iteration(run: _RunName, t: Iterations) -> None:
     """
     begin()
     store = open_store(home().database)
+    is_top_level = not is_subflow()
+    with artifacts.written() if is_top_level else nullcontext():
+        _tag(store, run, iteration=t)
     config = runs.stored_config(store, run)
     stages = stages_of(config, t)
-    is_top_level = not is_subflow()
     with run_held(store, run), artifacts.written() if is_top_level else nullcontext():
         runs.check_start(store, run, config, t)
-        artifacts.tagged(run, runs.preset_of(store, run), t)
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
         if is_top_level:

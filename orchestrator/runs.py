@@ -69,12 +69,6 @@ def stored_config(store: Store, run: str) -> RunConfig:
         return queries.runs.config_of_run(session, run)
 
 
-def preset_of(store: Store, run: str) -> str | None:
-    """The preset that a run was created from: its name in deploy/runs, or a file's path; None if it is not stored."""
-    with store.read() as session:
-        return queries.runs.get_run(session, run).preset
-
-
 def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> None:
     """Raise `RunError` unless all stages before an iteration are done and no decision keeps the run from continuing."""
     if not 1 <= iteration <= config.iterations:

@@ -4,8 +4,10 @@ answer."""
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -29,10 +31,11 @@ from prefect.exceptions import FlowPauseTimeout, Pause
 from prefect.input.run_input import keyset_from_paused_state
 from prefect.states import Cancelled, Crashed, Running
 
+from core.errors import CoevoError
 from core.types import Flow as FlowName
 from orchestrator import flows
 from orchestrator.evaluation_flows import recheck
-from orchestrator.flows import co_evolve
+from orchestrator.flows import co_evolve, iteration
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home, home
 from orchestrator.ledger import owner, refuse_held
@@ -40,7 +43,7 @@ from orchestrator.plan import plan
 from orchestrator.runs import prepare, status_kept, stored_config
 from orchestrator.starting import RunError
 from services.evaluations import figures_of
-from services.flow_runs import DEPLOYMENTS
+from services.flow_runs import DEPLOYMENTS, EXISTING
 from services.inference.client import InferenceError
 from storage import queries
 from storage.rows import RunStatus
@@ -90,6 +93,23 @@ def test_a_preset_of_the_other_flow_is_refused_with_the_deployment_to_take_inste
     assert deployment == getattr(flows, other).name == DEPLOYMENTS[other]
 
 
+@pytest.mark.parametrize(
+    ("refused", "tags"),
+    [
+        (lambda: co_evolve("new", "demo", overrides={"seed": "x"}), {"run:new", "preset:demo"}),
+        (lambda: co_evolve("r", EXISTING, overrides={"seed": 1}), {"run:r", "preset:demo"}),
+        (lambda: iteration("new", 2), {"run:new", "iteration:2"}),
+    ],
+)
+def test_a_flow_run_that_is_refused_has_its_tags(
+    store: Store, prefect: SyncPrefectClient, refused: Callable[[], object], tags: set[str]
+) -> None:
+    with pytest.raises(CoevoError):
+        refused()
+    [newest] = prefect.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
+    assert {*newest.tags} == tags
+
+
 def _status_after_a_cancellation(store: Store) -> str:
     [hook] = co_evolve.on_cancellation_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Cancelled())
@@ -97,6 +117,7 @@ def _status_after_a_cancellation(store: Store) -> str:
         return queries.runs.get_run(session, "r").status
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_cancelled_flow_run_marks_its_run_unless_another_process_works_on_that(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         name = f"{owner().split(':')[0]}:{other.pid}:{processes.started(other.pid):.0f}"
@@ -110,6 +131,22 @@ def test_a_cancelled_flow_run_marks_its_run_unless_another_process_works_on_that
     refuse_held(store, "r")  # no process works on the run any more
 
 
+@pytest.mark.usefixtures("prefect")
+def test_a_cancellation_says_in_prefect_s_log_how_the_run_is_continued(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "prefect.flow_runs")
+    logging.getLogger("prefect.flow_runs").addHandler(caplog.handler)
+    assert _status_after_a_cancellation(store) == "cancelled"
+    logging.getLogger("prefect.flow_runs").removeHandler(caplog.handler)
+    assert {*caplog.messages} == {
+        "run r is cancelled; Retry here or `coevo resume r` continues it; finished stages stay"
+    }
+    # Prefect logs "Running hook NAME in response to entering state 'Cancelled'".
+    assert [hook.__name__ for hook in co_evolve.on_cancellation_hooks] == ["store that the run is cancelled"]
+
+
+@pytest.mark.usefixtures("prefect")
 @pytest.mark.parametrize(("before", "after"), [("running", "failed"), ("paused", "failed"), ("cancelled", "cancelled")])
 def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
     store: Store, before: RunStatus, after: RunStatus
@@ -123,6 +160,7 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
         assert queries.runs.get_run(session, "r").status == after
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
     """For instance if Prefect dies before the flow can report its end."""
     with store.write() as session:
