@@ -178,7 +178,8 @@ def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> N
 def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_begins(
     address: str, prefect_url: str, page: Page
 ) -> None:
-    why = "Flow run encountered an exception: ConfigError: serving.applications: vllm-cpu <b>needs</b> vLLM"
+    why = "serving.applications: vllm-cpu <b>needs</b> vLLM"
+    message = f"Flow run encountered an exception: ConfigError: {why}"
     with without_complaints(page):
         page.goto(address)
         page.get_by_role("button", name="Start a run").click()
@@ -193,7 +194,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
         [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
         for state in ("PENDING", "RUNNING", "FAILED"):
-            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": why})
+            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": message})
         page.reload()
         expect(page.locator(".problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)  # there is nothing to resume

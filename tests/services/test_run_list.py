@@ -65,13 +65,14 @@ def store_run(store: Store, name: str, status: RunStatus) -> None:
 
 
 def listed(api: TestClient, name: str) -> dict[str, Any] | None:
-    """The run's entry in the list of runs; checks that the run's own route says the same."""
+    """The run's entry in the list of runs; checks that the run's own route says the same. Only that route has a flow
+    run that is done."""
     [entry] = [row for row in api.get(f"{PREFIX}/runs").json()["items"] if row["name"] == name] or [None]
     own = api.get(f"{PREFIX}/runs/{name}")
     assert own.status_code == (404 if entry is None else 200)
     if entry is not None:
-        config = own.json().pop("config")
-        assert own.json() == {**entry, "config": config}
+        config, flow_run = own.json()["config"], entry["flow_run"] or own.json()["flow_run"]
+        assert own.json() == {**entry, "config": config, "flow_run": flow_run}
         assert (config is None) == (entry["seed"] is None)
     return entry
 
@@ -117,13 +118,15 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
         queries.runs.set_run_status(session, name, "done")
     done = listed(api, name) or {}
     assert (done["state"], done["active"], done["flow_run"]) == ("done", False, None)
+    assert api.get(f"{PREFIX}/runs/{name}").json()["flow_run"] == waiting["flow_run"]
 
 
 def test_a_run_that_failed_before_it_began_is_listed_with_its_reason(
     api: TestClient, prefect_url: str, name: str
 ) -> None:
-    why = "Flow run encountered an exception: ConfigError: serving.applications: vllm-cpu needs vLLM"
-    move_to_states(prefect_url, start_run(api, name), "PENDING", "RUNNING", "FAILED", message=why)
+    why = "serving.applications: vllm-cpu needs vLLM"
+    message = f"Flow run encountered an exception: ConfigError: {why}"
+    move_to_states(prefect_url, start_run(api, name), "PENDING", "RUNNING", "FAILED", message=message)
     failed = listed(api, name) or {}
     assert (failed["state"], failed["reason"]) == ("failed", f"failed before its first stage began: {why}")
     start_run(api, name)
