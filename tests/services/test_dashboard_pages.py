@@ -209,7 +209,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
     expect(page.get_by_text("run nobody: no such run")).to_be_visible()
 
 
-def test_a_resumed_run_s_page_shows_at_once_that_it_waits(
+def test_a_resumed_run_s_page_shows_at_once_that_it_waits_and_links_to_the_flow_run_also_when_it_is_done(
     address: str, prefect_url: str, store: Store, page: Page
 ) -> None:
     with store.write() as session:
@@ -221,6 +221,16 @@ def test_a_resumed_run_s_page_shows_at_once_that_it_waits(
         # The page asks again at once; otherwise it asks every ten seconds.
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
         expect(page.locator(".title .status")).to_have_text("waiting")
+        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["stopped-short"]}})
+        for state in ("PENDING", "RUNNING", "COMPLETED"):
+            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state})
+        with store.write() as session:
+            queries.runs.set_run_status(session, "stopped-short", "done")
+        page.reload()
+        expect(page.locator(".title .status")).to_have_text("done")
+        expect(page.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
+            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
+        )
 
 
 def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
