@@ -66,6 +66,8 @@ class Client:
     def send(self, method: str, path: str, **options: Any) -> Any:
         """The answer to a request, as JSON; `options` are those of `httpx.request`."""
         with self._response(method, path, {}, **options) as response:
+            if response.headers.get("content-disposition", "").startswith("attachment"):
+                raise self.error(f"{self._address(path)}: this route answers with a file: use export()")
             response.read()
             try:
                 return response.json()
@@ -127,6 +129,8 @@ class Client:
         if not path.startswith("/") or path.startswith(_PREFIX):
             route = path.removeprefix(_PREFIX).lstrip("/")
             raise self.error(f"path: expected a route without {_PREFIX}, such as /{route}, got {path!r}")
+        if "?" in path or "#" in path:
+            raise self.error(f"path: expected no ? or #, got {path!r}; give parameters as keywords")
         return f"{self.url.rstrip('/')}{_PREFIX}{path}"
 
 

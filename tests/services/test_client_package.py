@@ -104,3 +104,18 @@ def test_a_wrong_path_is_refused_with_the_address_that_was_asked(
     with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url, pytest.raises(ApiError) as refused:
         list(Client(url).items(path))
     assert str(refused.value).startswith(complaint.format(url=url))
+
+
+@pytest.mark.parametrize("path", ["/runs/demo/iterations/1/questions?verdict=kept", "/runs/demo#kept"])
+def test_parameters_in_a_path_are_refused_and_not_dropped(tmp_path: Path, path: str) -> None:
+    api = Client("http://127.0.0.1:1")  # is not asked
+    for ask in (api.get, lambda path: list(api.items(path)), lambda path: api.export(path, tmp_path / "votes.jsonl")):
+        with pytest.raises(ApiError, match=r"^path: expected no \? or #, got .*; give parameters as keywords$"):
+            ask(path)
+
+
+def test_get_names_export_for_a_route_that_answers_with_a_file(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite)
+    refused = pytest.raises(ApiError, match="/export: this route answers with a file: use export")
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url, refused:
+        Client(url).get("/runs/demo/export")
