@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,8 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Column, Table
 
+from core.settings.parsing import ConfigError
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
+from services.api.figure_metrics import unknown_series
 from services.drift.series import refresh
 from storage import queries
 from storage.rows import SeriesPoint
@@ -40,10 +42,12 @@ def series(
             _refresh(store, run)
         with store.read() as session:
             points = queries.series.series_of(session, run, name)
+        if name is not None and (fault := unknown_series(name, points)):
+            raise ConfigError(f"--name: {fault}")
         if as_json:
             print(json.dumps([asdict(point) for point in points], indent=1, allow_nan=False))
         else:
-            wide().print(_table(points))
+            _show(points, name)
 
 
 def _refresh(store: Store, run: str) -> None:
@@ -53,6 +57,15 @@ def _refresh(store: Store, run: str) -> None:
     for iteration in sorted(iterations):
         with store.write() as session:
             refresh(session, run, iteration)
+
+
+def _show(points: Sequence[SeriesPoint], name: str | None) -> None:
+    if not points:
+        print(f"{name or 'figures'}: no values yet")
+        return
+    wide().print(_table(points))
+    if any(point.estimated for point in points):
+        print("~ was not measured, but is estimated from p_hat and the audits of other iterations (docs/audits.md).")
 
 
 def _table(points: Iterable[SeriesPoint]) -> Table:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from core.statistics.changes import HELD_OUT, LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TEST_TIME, TRAINING_LABELS
+from core.suggestions import no_such
 from storage.rows import SeriesPoint
 
 _LABELS = ("run", "oracle", "slice")
@@ -109,6 +110,12 @@ FIGURES = {
         "items",
     ),
 }
+
+
+def unknown_series(name: str, points: Sequence[SeriesPoint]) -> str | None:
+    """The error about a name of which a run has no `points`; None if a run of this version can have the series. A newer
+    version may have stored others."""
+    return None if points or name in FIGURES else f"{name}: {no_such('series', sorted(FIGURES), name)}"
 
 
 def figure_of(series: str) -> Figure | None:

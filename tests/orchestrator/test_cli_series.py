@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 from typer.testing import CliRunner
 
 from core.statistics.guard import LoopGuard
@@ -14,6 +15,7 @@ from orchestrator.cli import app
 from orchestrator.loop import check_health
 from orchestrator.stages.results import stage_result
 from storage import queries
+from storage.models import OracleLabels
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
 
@@ -43,6 +45,21 @@ def test_the_series_of_a_run_of_an_earlier_version_are_computed_on_request(store
     assert output_of("alerts", "list", "--json") == "[]\n"  # computing series raises no alerts
     assert "label_accuracy" in output_of("series", "demo")
     assert "no such run" in output_of("series", "nobody", status=1)
+
+
+def test_a_mistyped_name_is_refused_and_a_series_without_values_is_not(store: Store) -> None:
+    refused = output_of("series", "demo", "--name", "label_acuracy", status=1)
+    assert "--name: label_acuracy: no such series (did you mean label_accuracy?); expected one of " in refused
+    assert output_of("series", "demo", "--name", "label_accuracy") == "label_accuracy: no values yet\n"
+    assert output_of("series", "demo") == "figures: no values yet\n"
+
+
+def test_the_sign_of_an_estimate_is_explained_where_there_is_one(store: Store) -> None:
+    with store.write() as session:
+        session.execute(delete(OracleLabels).where(OracleLabels.question_id.startswith("demo/3/")))
+    legend = "~ was not measured, but is estimated from p_hat"
+    assert legend in output_of("series", "demo", "--refresh")
+    assert legend not in output_of("series", "demo", "--name", "kept_share")
 
 
 def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(store: Store) -> None:

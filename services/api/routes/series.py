@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from core.suggestions import no_such
 from services.api.dependencies import ReadSession, RunName
-from services.api.figure_metrics import FIGURES
+from services.api.figure_metrics import unknown_series
 from services.api.problems import documented, invalid
 from storage import queries
 from storage.rows import Over, SeriesPoint
@@ -31,6 +30,6 @@ def list_series(
     p_hat and the audits of other iterations."""
     queries.runs.get_run(session, run)
     points = queries.series.series_of(session, run, name, over=over, oracle=oracle)
-    if name is not None and name not in FIGURES and not points:  # a newer version may have stored others
-        raise invalid("name", f"{name}: {no_such('series', sorted(FIGURES), name)}", "query")
+    if name is not None and (fault := unknown_series(name, points)):
+        raise invalid("name", fault, "query")
     return points
