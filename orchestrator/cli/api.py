@@ -237,9 +237,11 @@ def questions(
     filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
     with clear_errors():
         rest_api = client(url, key)
+        used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
         if index is None:
-            _list(rest_api.questions(run, iteration, **filters, sort=sort), limit, as_json)
-        elif used := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
+            empty = "No questions match these filters." if used else "No questions yet."
+            _list(rest_api.questions(run, iteration, **filters, sort=sort), limit, as_json, empty)
+        elif used:
             raise ConfigError(
                 f"--index: expected no filter besides it, since it names one question; got {', '.join(used)}"
             )
@@ -249,7 +251,7 @@ def questions(
             show(rest_api.question(run, iteration, index))
 
 
-def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool) -> None:
+def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool, empty: str) -> None:
     if as_json:
         from services.api.schemas import to_json
 
@@ -257,6 +259,9 @@ def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool
             print(to_json(question, ensure_ascii=True).decode())
         return
     shown, more = first_rows(questions, limit)
+    if not shown:
+        print(empty)
+        return
     given = any(question.given_answer is not None for question in shown)
     truth = ["true answer (given)"] if given else []
     names = ("index", "verdict", "p_hat", "label", *truth, "oracles", "question")

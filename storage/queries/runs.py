@@ -128,6 +128,13 @@ def refuse_missing_iteration(session: Session, name: str, iteration: int) -> Non
         )
 
 
+def refuse_iteration_without_questions(session: Session, name: str, iteration: int) -> None:
+    """Raise `NotThere` as `refuse_missing_iteration` does, and for a self-training run's iterations after 0."""
+    refuse_missing_iteration(session, name, iteration)
+    if iteration > 0 and get_run(session, name).config.get("kind") == "self_train":
+        raise NotThere(f"run {name}, iteration {iteration}: it has no questions; the run's prompts are in iteration 0")
+
+
 def list_runs(session: Session) -> list[RunDetail]:
     """All runs, the newest first."""
     ordered = select(*columns(Runs, RunDetail)).order_by(Runs.created_at.desc(), Runs.name)

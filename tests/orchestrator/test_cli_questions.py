@@ -9,13 +9,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from core.settings.parsing import parse_config
 from core.types import Question
 from orchestrator.cli import app
 from services.api.app import create_app
 from storage import queries
 from storage.session import Store
 from tests.api_server import served
-from tests.synthetic_run import fill_run
+from tests.synthetic_run import create, fill_run, label, vote_of
 
 
 @pytest.fixture
@@ -46,6 +47,26 @@ def test_prompts_are_listed_with_the_answers_that_they_came_with(address: str, s
     header, *rows = questions(address, "--limit", "0").stdout.strip().splitlines()
     assert "true answer (given)" in header
     assert [row for row in rows if "4711" in row and "q?" in row]
+
+
+def test_a_self_training_run_s_later_iterations_name_the_one_with_the_prompts(sqlite: Store, address: str) -> None:
+    config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
+    with sqlite.write() as session:
+        create(session, "given", config)
+        label(session, "given", 0, [("What is 1 + 1?", vote_of(("2", 4)))], config)
+    given = CliRunner().invoke(app, ["questions", "given", "0", "--url", address])
+    refused = CliRunner().invoke(app, ["questions", "given", "1", "--url", address])
+    assert (given.exit_code, refused.exit_code) == (0, 1)
+    complaint = "HTTP 404: run given, iteration 1: it has no questions; the run's prompts are in iteration 0"
+    assert complaint in " ".join(refused.stderr.split())
+
+
+def test_an_empty_list_says_whether_a_filter_makes_it_empty(sqlite: Store, address: str) -> None:
+    with sqlite.write() as session:
+        create(session, "begun")
+    begun = ["questions", "begun", "1", "--url", address]
+    assert CliRunner().invoke(app, begun).stdout == "No questions yet.\n"
+    assert CliRunner().invoke(app, [*begun, "--verdict", "kept"]).stdout == "No questions match these filters.\n"
 
 
 def test_p_hat_is_votes_of_votes(address: str) -> None:

@@ -86,6 +86,16 @@ def test_iteration_0_has_the_given_prompts_of_a_self_training_run(address: str, 
     with without_complaints(page):
         page.goto(f"{address}/runs/{GIVEN}/0")
         expect(page.locator("table.questions tbody tr")).to_have_count(1)
+        expect(page.get_by_role("link", name="Label a sample by hand")).to_be_visible()
+        page.get_by_role("link", name="1 →").click()
+        expect(
+            page.get_by_text("This iteration has no questions: the run's prompts are in iteration 0.")
+        ).to_be_visible()
+        expect(page.get_by_role("group", name="Download")).to_have_count(0)
+        expect(page.get_by_role("link", name="Label a sample by hand")).to_have_count(0)
+        look_at(page, f"{address}/runs/{GIVEN}/1", f"{GIVEN}, iteration 1", LOOKS)
+        page.get_by_role("link", name="iteration 0").click()
+        expect(page.get_by_role("heading", name=f"{GIVEN}, iteration 0", level=1)).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [1400, 420])

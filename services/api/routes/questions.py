@@ -41,7 +41,7 @@ def list_questions(
             session, run, iteration, query.as_filter(), sort=query.sort, after=after, limit=limit
         )
         if not rows:
-            queries.runs.refuse_missing_iteration(session, run, iteration)
+            queries.runs.refuse_iteration_without_questions(session, run, iteration)
     page = rows[: query.limit]
     next_page = cursor(queries.browse.sort_key_of(page[-1], query.sort)) if len(rows) > query.limit else None
     return as_json(QuestionPage.model_validate({"items": page, "next": next_page}))

@@ -66,14 +66,19 @@ function Iteration({ t, query, data }) {
   const [run, statistics, seriesPoints, clusters] = data;
   const urlOfRun = runUrl(run.name);
   const url = `${urlOfRun}/${t}`;
-  return html`
-    <${Heading} breadcrumbs=${[["Runs", "/"], [run.name, urlOfRun]]} title=${`${run.name}, iteration ${t}`}
+  const hasQuestions = Object.keys(statistics.verdicts).length > 0;
+  const heading = html`<${Heading} breadcrumbs=${[["Runs", "/"], [run.name, urlOfRun]]} title=${`${run.name}, iteration ${t}`}
       aside=${html`<nav class="steps" aria-label="Iterations">
         ${t > 0 ? html`<a href=${`${urlOfRun}/${t - 1}`} rel="prev">← ${t - 1}</a>` : null}
         ${t < (run.iterations ?? 0) ? html`<a href=${`${urlOfRun}/${t + 1}`} rel="next">${t + 1} →</a>` : null}
       </nav>`}>
-      <a href=${`${url}/label`}>Label a sample by hand</a>
-    </${Heading}>
+      ${hasQuestions && html`<a href=${`${url}/label`}>Label a sample by hand</a>`}
+    </${Heading}>`;
+  if (configOf(run).kind === "self_train" && t > 0) {
+    return html`${heading}<p>This iteration has no questions: the run's prompts are in <a href=${`${urlOfRun}/0`}>iteration 0</a>.</p>`;
+  }
+  return html`
+    ${heading}
     <${Tiles} run=${run.name} t=${t} statistics=${statistics} seriesPoints=${seriesPoints} />
     <div class="panels">
       <${Distribution} run=${run} url=${url} query=${query} statistics=${statistics} />

@@ -40,6 +40,9 @@ export function filtersIn(query) {
   return query.has("verdict") ? { ...filters, verdict: query.getAll("verdict") } : filters;
 }
 
+/** Whether filters may leave out questions. @param {QuestionFilters} filters */
+const isFiltered = (filters) => FILTERS.some((name) => name !== "sort" && filters[name]);
+
 /**
  * The address of the first page of the list, or of the page `after`, with some filters changed. A filter that is null
  * or "" is removed.
@@ -87,7 +90,7 @@ export function Questions({ run, t, url, query, statistics }) {
     <h2 ref=${heading} tabindex="-1">Questions</h2>
     <${Filters} url=${url} query=${query} filters=${filters} statistics=${statistics} />
     <${Loading} data=${data} error=${error}>
-      ${data && (data.items.length ? html`<${QuestionTable} questions=${data.items} url=${url} query=${query} />` : html`<${Empty}>No questions match these filters.</${Empty}>`)}
+      ${data && (data.items.length ? html`<${QuestionTable} questions=${data.items} url=${url} query=${query} />` : html`<${Empty}>${isFiltered(filters) ? "No questions match these filters." : "No questions yet."}</${Empty}>`)}
       <nav class="pager" aria-label="Pages of questions">
         ${filters.after && html`<a href=${scrolledToQuestions(filteredUrl(url, query, {}))}>First page</a>`}
         ${data?.next && html`<a href=${scrolledToQuestions(filteredUrl(url, query, { after: data.next }))} rel="next">Next page</a>`}
@@ -112,7 +115,6 @@ function Filters({ url, query, filters, statistics }) {
   /** Without a verdict, the filter by oracle is removed too. @param {string} verdict */
   const setOracleVerdict = (verdict) =>
     setFilters({ oracle_verdict: verdict, oracle: verdict ? (filters.oracle ?? null) : null });
-  const isFiltered = FILTERS.some((name) => name !== "sort" && filters[name]);
   /** @param {EventOn<HTMLFormElement>} event */
   function onSubmit(event) {
     event.preventDefault();
@@ -144,7 +146,7 @@ function Filters({ url, query, filters, statistics }) {
     </span>
     ${filters.cluster && html`<a class="chip" href=${filteredUrl(url, query, { cluster: null })}>cluster ${filters.cluster} ×</a>`}
     ${filters.oracle && html`<a class="chip" href=${filteredUrl(url, query, { oracle: null })}>by ${humanise(filters.oracle)} ×</a>`}
-    ${isFiltered && html`<a href=${url}>Clear filters</a>`}
+    ${isFiltered(filters) && html`<a href=${url}>Clear filters</a>`}
   </form>`;
 }
 
