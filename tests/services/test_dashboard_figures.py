@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import delete
 
 from core.questions.filtering import statistics
 from core.settings.parsing import parse_config
@@ -16,11 +17,12 @@ from services.api.app import create_app
 from services.costs import costs_of
 from services.drift.series import refresh
 from storage import queries
+from storage.models import OracleLabels
 from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
-from tests.synthetic_run import create, evaluate, held_out, label, vote_of
+from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
 
 # A method that makes its labels in training, so that its prompts are not voted on.
 ANEW = {"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}
@@ -179,3 +181,36 @@ def test_the_arms_of_an_experiment_are_compared(address: str, sqlite: Store, pag
         expect(other).to_contain_text("p = ")
         page.get_by_text("Settings in which they differ (1)").click()
         expect(page.locator("#comparison details")).to_contain_text("dataset.filtered")
+
+
+def test_each_tile_of_a_run_names_its_iteration_and_estimates_cut_no_column_off(
+    address: str, sqlite: Store, page: Page
+) -> None:
+    fill_run(sqlite, "tiles", per_level=20)
+    with sqlite.write() as session:
+        session.execute(delete(OracleLabels).where(OracleLabels.question_id.regexp_match("^tiles/[23]/")))
+        for iteration in (1, 2, 3):
+            refresh(session, "tiles", iteration)
+    tiles = page.locator("dl.tiles > div")
+    page.set_viewport_size({"width": 1150, "height": 900})  # with longer times, 1400 were not enough either
+    with without_complaints(page):
+        page.goto(f"{address}/runs/tiles")
+        for title, iteration in (("Label accuracy (kept)", 1), ("Held-out accuracy", 3), ("Kept", 3)):
+            tile = tiles.filter(has=page.get_by_text(title, exact=True))
+            expect(tile).to_contain_text(f", iteration {iteration}")
+        table = page.get_by_role("region", name="Iterations")
+        expect(table).to_contain_text("calibrated on")
+        assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
+
+
+def test_the_page_of_a_malformed_question_has_the_challenger_s_text_and_no_answers(
+    address: str, sqlite: Store, page: Page
+) -> None:
+    with sqlite.write() as session:
+        create(session, "malformed")
+        label(session, "malformed", 1, [(None, None)], CONFIG)
+    with without_complaints(page):
+        page.goto(f"{address}/runs/malformed/1/0")
+        expect(page.get_by_text("The Solver was not asked this question.")).to_be_visible()
+        expect(page.get_by_text("No rollout gave an answer.")).to_have_count(0)
+        expect(page.locator(".lineage pre")).to_be_visible()

@@ -57,7 +57,7 @@ export const OracleVerdict = ({ label }) =>
  */
 export function Share({ estimate, countLabel = "n" }) {
   if (!estimate) return html`<span class="none">–</span>`;
-  return html`<span class="share">
+  return html`<span class=${estimate.estimated ? "share estimated" : "share"}>
     <b>${percent(estimate.value)}</b> <small>${interval(estimate)} · ${countOf(estimate, countLabel)}</small>
   </span>`;
 }

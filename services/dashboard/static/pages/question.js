@@ -101,7 +101,7 @@ function Question({ question, iterationUrl }) {
       </p>
     </section>
     <div class="panels">
-      <${Answers} question=${question} />
+      ${question.m !== null && html`<${Answers} question=${question} />`}
       <${Audits} question=${question} />
       <${Votes} question=${question} />
       <${Lineage} question=${question} iterationUrl=${iterationUrl} />
@@ -200,7 +200,7 @@ function Lineage({ question, iterationUrl }) {
   return html`<${Panel} title="Lineage" wide>
     <ol class="lineage">
       <li><b>Written</b> ${checkpoint ? html`by <${CheckpointLink} id=${checkpoint} />, seed ${seed}` : "by no model: it is a given prompt"}
-        <details><summary>Original text</summary><pre tabindex="0">${raw}</pre></details></li>
+        <details open=${question.text === null}><summary>Original text</summary><pre tabindex="0">${raw}</pre></details></li>
       ${cluster && html`<li><b>Compared:</b> ${cluster.size > 1 ? html`one of <a href=${`${iterationUrl}?cluster=${cluster.number}`}>${number(cluster.size)} similar questions</a>` : "not similar to any other question of its iteration"}</li>`}
       ${voters.length > 0 && html`<li><b>Voted on</b> by ${voters.map((id) => html`<${CheckpointLink} key=${id} id=${id} /> `)}</li>`}
       <li><b>Trained on</b> ${trained_on.length === 0 ? "by no checkpoint" : trained_on.map((row) => html`<span key=${row.checkpoint}>by <${CheckpointLink} id=${row.checkpoint} />${` at ${row.steps.length === 1 ? "step" : "steps"} ${row.steps.join(", ")}`} (<a href=${rolloutsUrl(row)}>its rollouts</a>) </span>`)}</li>

@@ -200,11 +200,14 @@ function Tiles({ config, seriesPoints, isVotedOn, audits }) {
   const benchmark = benchmarkAccuracy(seriesPoints, config);
   const firstEvaluation = benchmark.points[0];
   const lastEvaluation = benchmark.points.at(-1);
+  const lastKept = keptShare?.points.at(-1);
+  /** @param {SeriesPoint | undefined} point */
+  const of = (point) => (point ? `, iteration ${point.iteration}` : "");
   const before = lastEvaluation !== firstEvaluation && html`<br />${percent(firstEvaluation.value)} before training`;
   /** @param {Series | undefined} series */
   const source = (series) => {
     const point = latestPoint(series);
-    return point && `by ${humanise(point.oracle)}, iteration ${point.iteration}`;
+    return point && `by ${humanise(point.oracle)}${of(point)}`;
   };
   /** @param {Series | undefined} series */
   const sourceAndBasis = (series) => {
@@ -217,7 +220,7 @@ function Tiles({ config, seriesPoints, isVotedOn, audits }) {
   return html`<dl class="tiles">
     ${(ofKept || !inTraining) && labelAccuracyTiles}
     ${inTraining && html`<${Tile} label="Label accuracy (training)" estimate=${latestPoint(inTraining)} note=${source(inTraining)} />`}
-    <${Tile} label=${benchmark.title} estimate=${lastEvaluation} note=${html`pass@1 on ${benchmark.benchmark}${before}`} />
-    ${isVotedOn && html`<${Tile} label="Kept" estimate=${keptShare?.points.at(-1)} note="of the candidates" />`}
+    <${Tile} label=${benchmark.title} estimate=${lastEvaluation} note=${html`pass@1 on ${benchmark.benchmark}${of(lastEvaluation)}${before}`} />
+    ${isVotedOn && html`<${Tile} label="Kept" estimate=${lastKept} note=${`of the candidates${of(lastKept)}`} />`}
   </dl>`;
 }
