@@ -40,6 +40,7 @@ Verdicts = Annotated[
 PHatMin = Annotated[float | None, typer.Option(help="Only questions with at least this p_hat.")]
 PHatMax = Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")]
 Text = Annotated[str | None, typer.Option(help="Only questions that contain this text.")]
+Cluster = Annotated[int | None, typer.Option(help="Only questions of this cluster of similar questions.")]
 Oracle = Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")]
 OracleVerdict = Annotated[
     str | None, typer.Option(help="Only questions whose label got this verdict, from --oracle if that is given.")
@@ -56,6 +57,7 @@ def questions(
     p_hat_min: PHatMin = None,
     p_hat_max: PHatMax = None,
     text: Text = None,
+    cluster: Cluster = None,
     oracle: Oracle = None,
     oracle_verdict: OracleVerdict = None,
     as_json: AsJson = False,
@@ -65,7 +67,7 @@ def questions(
     The manifest is written beside the file; --json prints it too (docs/api.md, exports).
     """
     with clear_errors():
-        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
+        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, cluster, oracle, oracle_verdict)
         _export(Selection(run, iterations, "questions", filters), file, as_json)
 
 
@@ -82,6 +84,7 @@ def votes(
     p_hat_min: PHatMin = None,
     p_hat_max: PHatMax = None,
     text: Text = None,
+    cluster: Cluster = None,
     oracle: Oracle = None,
     oracle_verdict: OracleVerdict = None,
     as_json: AsJson = False,
@@ -92,7 +95,7 @@ def votes(
     exports).
     """
     with clear_errors():
-        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, oracle, oracle_verdict)
+        filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, cluster, oracle, oracle_verdict)
         _export(Selection(run, iterations, "votes", filters, texts), file, as_json)
 
 
@@ -121,6 +124,7 @@ def _filter(
     p_hat_min: float | None,
     p_hat_max: float | None,
     text: str | None,
+    cluster: int | None,
     oracle: str | None,
     oracle_verdict: str | None,
 ) -> QuestionFilter:
@@ -129,7 +133,7 @@ def _filter(
 
     if kept and verdict:
         raise ConfigError(f"--kept: expected no --verdict besides it, got {', '.join(verdict)}")
-    values = {"p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
+    values = {"p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text, "cluster": cluster}
     values |= {"oracle": oracle, "oracle_verdict": oracle_verdict}
     try:
         return QuestionFilters.model_validate({"verdict": ["kept"] if kept else verdict or [], **values}).as_filter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from core.types import OracleVerdict, Verdict
 from storage.queries.browse import QuestionFilter
@@ -20,6 +20,14 @@ class QuestionFilters(BaseModel):
     oracle: str | None = Field(None, pattern=r"^[a-z_0-9]{1,40}$", description="Questions that this oracle has graded.")
     oracle_verdict: OracleVerdict | None = Field(None, description="Given by `oracle`, or by any oracle.")
     cluster: int | None = Field(None, ge=0, le=2**31 - 1, description="Number of a cluster in /clusters.")
+
+    @field_validator("p_hat_max")
+    @classmethod
+    def _not_below_p_hat_min(cls, p_hat_max: float | None, info: ValidationInfo) -> float | None:
+        p_hat_min = info.data.get("p_hat_min")
+        if p_hat_min is not None and p_hat_max is not None and p_hat_max < p_hat_min:
+            raise ValueError(f"expected at least p_hat_min, {p_hat_min:g}, got {p_hat_max:g}")
+        return p_hat_max
 
     def as_filter(self) -> QuestionFilter:
         values: dict[str, Any] = {name: getattr(self, name) for name in QuestionFilters.model_fields}

@@ -73,6 +73,9 @@ def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
     assert ({row["iteration"] for row in rows}, {row["verdict"] for row in rows}) == ({2, 3}, {"too_easy"})
     assert min(row["p_hat"] for row in rows) >= 0.9
     assert manifest["filters"] == {"verdicts": ["too_easy"], "p_hat_min": 0.9}
+    for what in ("questions", "votes"):
+        manifest, rows = exported(what, "demo", "2", "--cluster", "0", tmp_path / f"cluster_{what}.jsonl")
+        assert (manifest["filters"], rows) == ({"cluster": 0}, [])  # none was compared
     manifest, rows = exported("votes", "demo", "all", "--texts", tmp_path / "b.jsonl")
     assert [(row["question_id"], row["sample_index"], row["text"]) for row in rows] == [
         (vote.question_id, vote.sample_index, None) for vote in voted
@@ -101,6 +104,11 @@ def test_without_json_the_files_and_the_number_of_rows_are_printed(key: str, tmp
         (("questions", "demo", "9", "r.csv"), "iteration 9: no such iteration; the run has iterations 0 to 3"),
         (("votes", "demo", "3-1", "r.csv"), "iterations: expected an iteration such as 2, a range"),
         (("votes", "demo", "1", "r.csv", "--p-hat-min", "2"), "--p-hat-min: expected at most 1, got 2"),
+        (
+            ("votes", "demo", "1", "r.csv", "--p-hat-min", "0.8", "--p-hat-max", "0.2"),
+            "--p-hat-max: expected at least p_hat_min, 0.8, got 0.2",
+        ),
+        (("votes", "demo", "1", "r.csv", "--cluster", "-1"), "--cluster: expected at least 0, got -1"),
         (("votes", "demo", "1", "r.csv", "--verdict", "good"), "--verdict: expected 'kept', "),
         (("votes", "demo", "1", "r.csv", "--kept", "--verdict", "kept"), "--kept: expected no --verdict besides it"),
         (("evaluation", "KEY", "nowhere/r.csv"), "nowhere/r.csv: cannot be written: No such file or directory"),

@@ -103,6 +103,13 @@ def test_questions_can_be_filtered_sorted_and_read_in_pages(api: TestClient) -> 
     assert (later["text"], later["verdict"]) == ("later", None)
 
 
+@pytest.mark.parametrize("path", [f"{ITERATION}/questions", f"/runs/{RUN}/export/rows"])
+def test_bounds_of_p_hat_that_nothing_can_meet_are_refused(api: TestClient, path: str) -> None:
+    refused = api.get(PREFIX + path, params={"p_hat_min": 0.8, "p_hat_max": 0.2})
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "query.p_hat_max: expected at least p_hat_min, 0.8, got 0.2"
+
+
 def test_one_question_is_answered_with_every_vote(api: TestClient) -> None:
     question = get(api, f"{ITERATION}/questions/1")
     assert [vote["answer"] for vote in question["rollouts"]] == ["3", "3", "3", "4"]
