@@ -125,6 +125,9 @@ def _remarks(audits: Audits) -> Iterable[str]:
             f"error is {100 * check.error:.1f} points on average; the interval contained the measured value in "
             f"{check.held} of {len(check.folds)} iterations"
         )
+    checked = {(oracle, over) for oracle, over, _ in audits.checks}
+    for oracle, over in sorted({(row.oracle, row.over) for row in audits.estimated} - checked):
+        yield f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
         if agreement.kappa is not None:

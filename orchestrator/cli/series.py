@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -66,6 +67,9 @@ def _show(points: Sequence[SeriesPoint], name: str | None) -> None:
     wide().print(_table(points))
     if any(point.estimated for point in points):
         print("~ was not measured, but is estimated from p_hat and the audits of other iterations (docs/audits.md).")
+    audited = Counter((point.name, point.over, point.oracle) for point in points if not point.estimated)
+    if any(point.estimated and audited[point.name, point.over, point.oracle] == 1 for point in points):
+        print("Where one iteration was audited, ~ is calibrated on it alone: the interval is too narrow.")
 
 
 def _table(points: Iterable[SeriesPoint]) -> Table:

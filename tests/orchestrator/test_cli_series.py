@@ -54,12 +54,18 @@ def test_a_mistyped_name_is_refused_and_a_series_without_values_is_not(store: St
     assert output_of("series", "demo") == "figures: no values yet\n"
 
 
-def test_the_sign_of_an_estimate_is_explained_where_there_is_one(store: Store) -> None:
+@pytest.mark.parametrize("audited", [1, 2])
+def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited(store: Store, audited: int) -> None:
     with store.write() as session:
-        session.execute(delete(OracleLabels).where(OracleLabels.question_id.startswith("demo/3/")))
+        for iteration in range(audited + 1, 4):
+            labels = OracleLabels.question_id.startswith(f"demo/{iteration}/")
+            session.execute(delete(OracleLabels).where(labels))
     legend = "~ was not measured, but is estimated from p_hat"
-    assert legend in output_of("series", "demo", "--refresh")
+    shown = output_of("series", "demo", "--refresh")
+    assert (legend in shown, "the interval is too narrow" in shown) == (True, audited == 1)
     assert legend not in output_of("series", "demo", "--name", "kept_share")
+    remark = "estimates from p_hat (exact, kept): calibrated on one iteration, so the interval is too narrow"
+    assert (remark in output_of("audit", "show", "demo")) == (audited == 1)
 
 
 def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(store: Store) -> None:

@@ -198,6 +198,7 @@ def test_each_tile_of_a_run_names_its_iteration_and_estimates_cut_no_column_off(
         for title, iteration in (("Label accuracy (kept)", 1), ("Held-out accuracy", 3), ("Kept", 3)):
             tile = tiles.filter(has=page.get_by_text(title, exact=True))
             expect(tile).to_contain_text(f", iteration {iteration}")
+        expect(page.get_by_text("calibrated on that one, and their intervals are too narrow")).to_be_visible()
         table = page.get_by_role("region", name="Iterations")
         expect(table).to_contain_text("calibrated on")
         assert table.evaluate("element => element.scrollWidth <= element.clientWidth")

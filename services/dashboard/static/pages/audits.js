@@ -43,13 +43,15 @@ export function Audits({ audits, url }) {
   const figures = [...audits.measured, ...audits.estimated];
   if (figures.length === 0) return null;
   const { checks, estimated, oracles, annotators } = audits;
+  /** Whether it comes from the audits of a single iteration. @param {Accuracy} estimate */
+  const isUnchecked = ({ oracle, over }) => !checks.some((check) => check.oracle === oracle && check.over === over);
   return html`<${Panel} title="Audits" wide id="audits" about="Label accuracy by each oracle, and the questions that it graded. Oracles make different errors, so compare an oracle only with itself.">
     <div class="audits">
       <${Figures} figures=${figures} url=${url} />
       <div>
         ${(checks.length > 0 || estimated.length > 0) && html`<h3>Reliability of the estimates from p̂</h3>`}
         ${checks.length > 0 && html`<ul class="remarks">${checks.map((check) => html`<${Check} key=${`${check.oracle}/${check.over}`} check=${check} />`)}</ul>`}
-        ${checks.length === 0 && estimated.length > 0 && html`<p class="about">It can be checked once two iterations have been audited.</p>`}
+        ${estimated.some(isUnchecked) && html`<p class="about">Where an oracle has audited one iteration only, the estimates are calibrated on that one, and their intervals are too narrow. They can be checked once two iterations have been audited.</p>`}
         <${Agreements} title="Agreement between oracles" pairs=${oracles} />
         <${Agreements} title="Agreement between annotators" pairs=${annotators} />
         ${oracles.length + annotators.length > 0 && html`<p class="about">κ is Cohen's kappa: 1 is complete agreement, 0 is the agreement that is expected by chance.</p>`}
