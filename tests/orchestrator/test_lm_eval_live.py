@@ -18,7 +18,6 @@ import pytest
 import yaml
 
 from core.types import GREEDY
-from orchestrator.evaluation.answering import messages
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import definition_of
 from services.inference import access
@@ -107,7 +106,7 @@ def test_the_harness_gets_the_replies_and_the_accuracy_of_coevo_evaluate(
     definition = definition_of(str(questions))
     for sample in samples:
         chat = sample["arguments"]["gen_args_0"]["arg_0"]
-        assert json.loads(chat[0]) == messages(definition, sample["doc"]["problem"])
+        assert json.loads(chat[0]) == definition.template.messages(sample["doc"]["problem"])
     assert {sample["doc"]["id"]: sample["resps"][0][0] for sample in samples} == replies
     assert {sample["doc"]["id"]: sample["exact_match"] == 1 for sample in samples} == right
     assert 0 < sum(right.values()) < 42

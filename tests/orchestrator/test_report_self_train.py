@@ -158,9 +158,7 @@ def test_the_accuracy_of_labels_made_in_training_is_reported_with_n(sqlite: Stor
     assert (first_round["training_labelled_share"]["value"], first_round["training_labelled_share"]["n"]) == (7 / 8, 5)
     assert (second_round["training_label_accuracy"], second_round["training_labelled_share"]["value"]) == (None, 0)
     sentence = plain(details(measure(sqlite, "st"))[-1])
-    learned = (
-        "Of the labels that the Solver learned from, 42.9% [13.2, 78.7] (n = 5 questions) in iteration 1 were right"
-    )
+    learned = "Of the labels that the Solver learned from, 42.9% [13.2, 78.7] (n = 5 questions) in iteration 1"
     assert sentence == f"{learned} were right according to the prompts' answers."
 
 

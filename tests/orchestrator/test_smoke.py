@@ -78,12 +78,13 @@ def test_questions_of_each_part_of_the_preset_s_benchmark_are_asked(tmp_path: Pa
 def replies() -> list[canary.Reply]:
     """Replies of the tiny model's engine, read from the responses that its server makes of them."""
     engine, sampling = TransformersEngine(MICRO_MODEL), Sampling(top_p=1.0, max_tokens=32)
-    prompts = [Prompt(tuple(RZERO_SOLVER.messages(question)), 0, 4, sampling) for question in QUESTIONS]
+    chats = [RZERO_SOLVER.messages(question) for question in QUESTIONS]
+    prompts = [Prompt(tuple(chat), 0, 4, sampling) for chat in chats]
     responses = [chat_response("solver", "a/solver/1", group, logprobs=True) for group in engine.generate(prompts)]
     return [
         reply
-        for question, response in zip(QUESTIONS, responses, strict=True)
-        for reply in canary.read(question, json.loads(response.model_dump_json()))
+        for chat, response in zip(chats, responses, strict=True)
+        for reply in canary.read(chat, json.loads(response.model_dump_json()))
     ]
 
 
@@ -115,9 +116,10 @@ def test_other_weights_than_the_served_ones_are_told(replies: list[canary.Reply]
 def test_vllm_s_replies_are_read_too_and_one_without_log_probabilities_is_refused() -> None:
     content = [{"token": "token_id:17", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
     answer = {"choices": [{"logprobs": {"content": content}}]}
-    assert canary.read("q", answer) == [canary.Reply("q", (17,), (-0.5,))]
+    chat = RZERO_SOLVER.messages("q")
+    assert canary.read(chat, answer) == [canary.Reply(chat, (17,), (-0.5,))]
     with pytest.raises(canary.CanaryError, match="log-probability and the id of every token"):
-        canary.read("q", {"choices": [{"logprobs": None}]})
+        canary.read(chat, {"choices": [{"logprobs": None}]})
     with pytest.raises(canary.CanaryError, match="no tokens"):
         canary.compare(MICRO_MODEL, [])
 

@@ -38,7 +38,7 @@ def test_a_runner_is_up_once_it_has_asked_prefect_for_work(sqlite: Store, tmp_pa
     server = prefect_at(prefect_url)
     before = scraped(sqlite, tmp_path, server)
     assert (before["prefect"], before["runner"]) == (1, 0)
-    deployment = server.request("GET", "/deployments/name/co-evolve/coevo").json()["id"]
+    deployment = server.request("GET", "/deployments/name/co-evolve/co-evolve").json()["id"]
     post(prefect_url, "/deployments/get_scheduled_flow_runs", deployment_ids=[deployment])  # as a runner asks
     assert scraped(sqlite, tmp_path, server)["runner"] == 1
 
