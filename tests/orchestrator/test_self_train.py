@@ -193,7 +193,7 @@ def _submit(live: Live, page: Page, choice: str) -> str:
     open_prefect(page, live, "/runs?tab=flow-runs")
     page.get_by_role("link", name="asked", exact=True).first.click()
     page.get_by_role("button", name="Resume").first.click()
-    expect(page.get_by_text("of the prompts have the same majority answer")).to_be_visible()
+    expect(page.locator(".p-modal").get_by_text("of the prompts have the same majority answer")).to_be_visible()
     decision = page.locator(".p-modal .p-select-button__control").last
     decision.focus()  # the form has no default, so that a person has to decide
     page.keyboard.press("ArrowDown")
