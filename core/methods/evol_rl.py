@@ -57,6 +57,8 @@ class EvolRl(Method):
         not reproduced: the release takes a response with a digit in any box for valid, where A.2 says the last box; and
         it uses random vectors if its embedding service fails.
 
+        `Scored.rollout_parts`: `valid` and, of valid responses, `majority` (0 or 1 both) and `novelty`, u in the text.
+
         Raises:
             ValueError: there is not one embedding (D,) per rollout.
         """
@@ -67,12 +69,17 @@ class EvolRl(Method):
             [answer is not None and bool(_DIGIT.search(answer)) for answer in group.answers], dtype=np.bool_
         )
         label, majority = self._majority(group, valid)
-        rewards = np.full(len(group.answers), -1.0)
+        rewards, novelty = np.full(len(group.answers), -1.0), np.zeros(len(group.answers))
         if not (self.variant == "official" and valid.sum() == 1 < len(valid)):
             similarity = _cosines(group.embeddings[valid], clipped=self.variant == "official")
-            rewards[valid] = _banded(similarity, majority[valid], self)
+            novelty[valid] = _novelty(similarity, majority[valid], self.alpha)
+            rewards[valid] = _banded(novelty[valid], majority[valid], self)
         shares = {"valid_share": float(valid.mean()), "majority_share": float(majority.mean())}
-        return Scored(label, rewards, learn=label is not None, parts=shares)
+        of_rollouts = tuple(
+            {"valid": 1.0, "majority": float(majority[i]), "novelty": float(novelty[i])} if valid[i] else {"valid": 0.0}
+            for i in range(len(valid))
+        )
+        return Scored(label, rewards, learn=label is not None, parts=shares, rollout_parts=of_rollouts)
 
     def _majority(self, group: Group, valid: Flags) -> tuple[str | None, Flags]:
         """The label, and which responses are valid and agree with it."""
@@ -96,9 +103,8 @@ def _cosines(embeddings: Floats, clipped: bool) -> Floats:
     return similarity.clip(0, 1) if clipped else similarity
 
 
-def _banded(similarity: Floats, majority: Flags, method: EvolRl) -> Floats:
-    """Rewards of the valid responses (V,) from their similarities (V, V)."""
-    novelty = _novelty(similarity, majority, method.alpha)
+def _banded(novelty: Floats, majority: Flags, method: EvolRl) -> Floats:
+    """Rewards of the valid responses (V,) from their novelties u (V,)."""
     rewards = np.empty(len(majority))
     for side, bottom, alone in ((majority, 0.5, 1.0), (~majority, -1.0, -0.5)):
         if not side.any():

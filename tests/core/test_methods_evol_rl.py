@@ -36,6 +36,16 @@ def test_the_bands_of_majority_and_minority_by_hand(method: EvolRl) -> None:
     assert scores == pytest.approx([1, 0.5 + 0.5 * 0.23 / 0.28, 0.5, -1 if method is PAPER else -0.5, -1], abs=1e-7)
 
 
+@VARIANTS
+def test_the_parts_of_a_reward_by_hand(method: EvolRl) -> None:
+    """The novelties are those of the first test; d is alone, so s is its mean to all others, (0.8 + 0.6 + 0.96)/3."""
+    scored = method.score(group_of(["7", "7", "7", "3", None], embeddings=[A, B, C, D, [9.0, 9.0]]))
+    *valid, invalid = scored.rollout_parts
+    assert invalid == {"valid": 0}
+    assert [(part["valid"], part["majority"]) for part in valid] == [(1, 1), (1, 1), (1, 1), (1, 0)]
+    assert [part["novelty"] for part in valid] == pytest.approx([0.45, 0.4, 0.17, 1 - (2.36 / 3 + 0.96) / 2])
+
+
 def test_the_length_of_an_embedding_does_not_matter() -> None:
     doubled = [[2 * x for x in A], B, C, D]
     assert rewards(["7", "7", "7", "3"], doubled, PAPER) == pytest.approx(
