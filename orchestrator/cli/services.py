@@ -52,8 +52,8 @@ def up(
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
 
     If some of them are running, those that have ended are started again on their ports; if all are, only the addresses
-    are printed. After `coevo down` or a reboot
-    the ports are those of the last start, so that addresses stay the same. A port of 0 stands for any free port.
+    are printed. After `coevo down` or a reboot the ports are those of the last start, so that addresses stay the same.
+    A port of 0 stands for any free port.
     """
     with clear_errors():
         coevo_home = home()

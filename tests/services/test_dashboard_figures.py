@@ -215,3 +215,17 @@ def test_the_page_of_a_malformed_question_has_the_challenger_s_text_and_no_answe
         expect(page.get_by_text("The Solver was not asked this question.")).to_be_visible()
         expect(page.get_by_text("No rollout gave an answer.")).to_have_count(0)
         expect(page.locator(".lineage pre")).to_be_visible()
+
+
+def test_no_line_leads_to_an_estimate_of_label_accuracy(address: str, sqlite: Store, page: Page) -> None:
+    """The oracle has not graded the last of three iterations, so its label accuracy is estimated."""
+    fill_run(sqlite, "estimated", per_level=2)
+    with sqlite.write() as session:
+        session.execute(delete(OracleLabels).where(OracleLabels.question_id.regexp_match("^estimated/3/")))
+        for t in range(4):
+            refresh(session, "estimated", t)
+    page.goto(f"{address}/runs/estimated")
+    chart = page.locator("#label-accuracy svg")
+    expect(chart.locator("a")).to_have_count(6)  # three points of the kept questions, three of all
+    lines = chart.locator("[data-marks=line] path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
+    assert [line.count("L") for line in lines] == [1, 1]  # each from the first iteration to the second
