@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from core.faultpoints import faultpoint
+
 
 def sync(path: Path) -> None:
     """Wait until a file's bytes, or a folder's entries, are on the disk."""
@@ -27,7 +29,9 @@ def make_folder(path: Path) -> None:
 def put(temporary: Path, final: Path) -> None:
     """Rename a finished temporary file to its final name, replacing a file that has that name."""
     sync(temporary)
+    faultpoint("file written")
     os.replace(temporary, final)
+    faultpoint("file renamed")
     sync(final.parent)
 
 

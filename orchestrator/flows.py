@@ -22,6 +22,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from pydantic import Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
+from core.faultpoints import faultpoint
 from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
@@ -170,6 +171,7 @@ def _run_to_its_end(
             with without_heartbeat:
                 for t in range(1, config.iterations + 1):
                     iteration(run, t)
+                    faultpoint("iteration ended", str(t))
                     artifacts.curves(store, run)
                     action = _action_after(store, run, t, artifacts.run_page(pages_url, run, t))
                     _remove_unkept(coevo_home, store, run)

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from core.faultpoints import faultpoint
 from core.files import make_folder, sync
 from core.types import Checkpoint, CheckpointRole, checkpoint_id
 from storage.errors import CheckpointError
@@ -140,7 +141,9 @@ def _publish(source: Path, root: Path, final: Path, key: str) -> str:
         for folder in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
             folder.chmod(0o755)
             sync(folder)
+        faultpoint("checkpoint written")
         os.rename(temporary, final)
+        faultpoint("checkpoint renamed")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     sync(final.parent)
@@ -171,6 +174,7 @@ def _copy(source: Path, target: Path) -> str:
             hashed.update(chunk)
             target_file.write(chunk)
     sync(target)
+    faultpoint("checkpoint file copied")
     return hashed.hexdigest()
 
 

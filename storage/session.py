@@ -17,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from core.faultpoints import faultpoint
 from core.unicode import from_json, to_json
 from storage.backup import back_up
 from storage.errors import NotThere, StoreError
@@ -55,6 +56,8 @@ class Store:
         """
         with Session(self._writer) as session, session.begin():
             yield session
+            faultpoint("transaction complete")
+        faultpoint("transaction committed")
 
     @contextmanager
     def read(self) -> Iterator[Session]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from core.faultpoints import faultpoint
 from core.files import sync
 
 
@@ -22,8 +23,10 @@ def appearing(target: Path) -> Iterator[Path]:
     yield folder
     for path in [*folder.iterdir(), folder]:
         sync(path)
+    faultpoint("folder written")
     try:
         folder.rename(target)
+        faultpoint("folder renamed")
     except OSError:
         if not target.is_dir():
             raise
@@ -36,6 +39,7 @@ def remove(folder: Path) -> None:
     hidden = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}.part")
     with suppress(FileNotFoundError):  # another process has removed it
         folder.rename(hidden)
+        faultpoint("folder hidden")
         shutil.rmtree(hidden)
 
 

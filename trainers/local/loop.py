@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
@@ -57,6 +58,7 @@ def train(
     Every rank calls this. Rank 0 alone writes files and reports each new step's metrics, and its `stopped()` decides.
     Raises `TrainError`, and whatever sampling and the reward raise.
     """
+    faultpoint("training begun", job.key)
     folder = ranks.agree(newest_step(job))
     learner = _make_learner(job, reward, settings, ranks, device, folder)
     saved = read_state(folder) if folder else State(fingerprint(job), 0, ())
@@ -65,7 +67,9 @@ def train(
         if ranks.agree(stopped()):
             return
         step = len(metrics) + 1
+        faultpoint("step begun", f"{job.key}/{step}")
         metrics.append(_step(learner, step))
+        faultpoint("step ended", f"{job.key}/{step}")
         if ranks.rank == 0:
             report(metrics[-1])
         if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
