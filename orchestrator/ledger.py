@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.faultpoints import faultpoint
 from core.types import Stage, StageKey
 from orchestrator.costs import Meter
 from orchestrator.installation import processes
@@ -45,6 +46,7 @@ def run_held(store: Store, run: str) -> Iterator[None]:
     if not _claim_run(store, run, me):
         yield
         return
+    faultpoint("run claimed")
     renew = partial(queries.run_leases.renew_run, run=run, owner=me, lease_seconds=LEASE_S)
     try:
         with repeated(store, renew, f"lease of run {run}"):
@@ -95,6 +97,16 @@ def _live_holder(session: Session, run: str) -> RunLease | None:
     return None
 
 
+def require_stage(session: Session, key: StageKey) -> None:
+    """Raise `LeaseLost` unless this process has the stage. Until the transaction ends, no other process can claim it.
+
+    To be called before the transaction writes anything, so that all transactions lock their rows in the same order.
+    """
+    queries.ledger.renew_lease(
+        session, run=key.run, iteration=key.iteration, stage=key.stage, owner=owner(), lease_seconds=LEASE_S
+    )
+
+
 def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
     """Run a stage unless it is done, and return its result.
 
@@ -105,16 +117,20 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     row = _claim(store, run, iteration, stage, me)
     if row.status == "done":
         return row.result or {}
-    meter = Meter(StageKey(run, iteration, stage), "stage")
+    key, unit = StageKey(run, iteration, stage), f"{iteration}/{stage}"
+    faultpoint("stage claimed", unit)
+    meter = Meter(key, "stage")
 
     def renew(session: Session) -> None:
-        queries.ledger.renew_lease(session, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S)
+        require_stage(session, key)
         meter.charge(session)
 
     with repeated(store, renew, f"lease of {stage}"):
         try:
             last_write = body()
+            faultpoint("stage ready to end", unit)
             with store.write() as session:
+                require_stage(session, key)
                 result = last_write(session)
                 meter.charge(session)
                 queries.ledger.finish_stage(
@@ -126,6 +142,7 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
                 message = f"{type(error).__name__}: {error}"
                 queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
             raise
+    faultpoint("stage ended", unit)
     return result
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.faultpoints import faultpoint
 from core.settings.config import RunConfig
 from core.settings.parsing import read_preset
 from core.types import Flow, Stage
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
+from orchestrator.ledger import owner
 from orchestrator.needs import base_model
 from orchestrator.plan import plan
 from orchestrator.starting import RunError, check_startable, find_run, length_of, preset_path, why_no_longer
 from storage import queries
 from storage.checkpoints import publish, published_manifest
-from storage.errors import StageHeld
 from storage.rows import RunOrigin, RunStatus
 from storage.session import Store
 
@@ -57,10 +59,12 @@ def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, 
         # The model is copied before the run is stored, so that every stored run has its base model, even after a crash.
         folder = base_model(config)
         base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
+        faultpoint("base model published")
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=config, preset=preset, origin=origin)
         if base is not None:
             queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
+    faultpoint("run created")
 
 
 def stored_config(store: Store, run: str) -> RunConfig:
@@ -86,25 +90,35 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> No
 
 @contextmanager
 def status_kept(store: Store, run: str) -> Iterator[None]:
-    """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled."""
+    """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled.
+
+    It is left alone once another process works on the run: that process sets it.
+    """
     set_status(store, run, "running")
+    end = partial(_set_status_unless_taken_over, store, run)
     try:
         yield
     except RunStopped:
-        set_status(store, run, "stopped")
+        end("stopped")
         return
     except BudgetSpent:
-        set_status(store, run, "out_of_budget")
-        raise
-    except StageHeld:  # another process works on this run and sets its status
+        end("out_of_budget")
         raise
     except Exception:
-        set_status(store, run, "failed")
+        end("failed")
         raise
     except BaseException:  # an interrupt, or Prefect ending the process of a cancelled flow run
-        set_status(store, run, "cancelled")
+        end("cancelled")
         raise
-    set_status(store, run, "done")
+    faultpoint("run ended")
+    end("done")
+
+
+def _set_status_unless_taken_over(store: Store, run: str, status: RunStatus) -> None:
+    with store.write() as session:
+        holder = queries.run_leases.run_holder(session, run)
+        if holder is None or holder.owner == owner():
+            queries.runs.set_run_status(session, run, status)
 
 
 def ended_as(store: Store, run: str) -> RunStatus | None:

@@ -35,6 +35,7 @@ Batches = Iterable[Sequence[Prompt]]
 # Sends batches of prompts to a model; the replies come in the order of the batches.
 Ask = Callable[[Batches], AbstractContextManager[Iterator[list[list[Reply]]]]]
 Charge = Callable[[Session, Spent], None]
+Write = Callable[[], AbstractContextManager[Session]]  # a transaction, such as `Store.write`
 Verdicts = list[EqualityVerdict | None]  # of a question's answers; None where there is none
 
 
@@ -49,15 +50,16 @@ def answer_all(
     progress: Progress,
     texts: TextWriter | None = None,
     size: int = BATCH,
+    write: Write | None = None,
     charge: Charge | None = None,
 ) -> None:
     """Ask the questions of a benchmark that have no stored answers, and store the answers and their verdicts.
 
     `size` questions are stored at a time. `texts` keeps the whole replies, if they shall be kept. `charge` is called in
-    the transaction of each batch with what the batch took. Raises
-    `InferenceError` and `GradingError`; what was answered before stays stored.
+    the transaction of each batch with what the batch took. `write` begins these transactions, by default `store.write`.
+    Raises `InferenceError` and `GradingError`; what was answered before stays stored.
     """
-    items = benchmark.items
+    items, write = benchmark.items, write or store.write
     with store.read() as session:
         done = {result.item_id for result in queries.evaluations.results_of(session, row.id)}
     batches = [(number, items[start : start + size]) for number, start in enumerate(range(0, len(items), size))]
@@ -71,7 +73,7 @@ def answer_all(
             results, answers = graded(batch, replies, grader, benchmark.definition.answers)
             if texts is not None:
                 texts.add(number, _with_texts(batch, replies))
-            with store.write() as session:
+            with write() as session:
                 seconds = time.monotonic() - begun
                 queries.evaluations.add_results(session, row.id, results, answers, seconds=seconds)
                 if charge is not None:
@@ -81,7 +83,7 @@ def answer_all(
     if texts is not None:
         texts.finish()
     if row.finished_at is None or remaining:
-        with store.write() as session:
+        with write() as session:
             queries.evaluations.finish_evaluation(session, row.id)
 
 

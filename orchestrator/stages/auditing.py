@@ -13,6 +13,7 @@ from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question, StageKey
+from orchestrator.evaluation.answering import Write
 from orchestrator.stages.context import Context, Progress
 from services.inference.client import InferenceError
 from services.oracles import exact, given, judge, program
@@ -42,7 +43,7 @@ def judged_labels(context: Context, settings: Judge) -> dict[str, Any]:
     """
     audit, run, t = context.config.audit, context.run, context.iteration
     try:
-        return ask_judge(context.store, run, t, settings, audit.sample, context.batch_done)
+        return ask_judge(context.store, run, t, settings, audit.sample, context.batch_done, write=context.write)
     except InferenceError as error:
         if audit.if_unreachable == "stop":
             raise
@@ -67,6 +68,7 @@ def ask_judge(
     progress: Progress,
     *,
     kept_only: bool = False,
+    write: Write | None = None,
 ) -> dict[str, Any]:
     """Ask a judge about a sample of an iteration's pseudo-labels, or about all if `sample` is None. With `kept_only`,
     only the labels of kept questions are meant.
@@ -86,7 +88,7 @@ def ask_judge(
     cases = _cases(store, run, iteration)
 
     def save(batch: judge.JudgedBatch) -> None:
-        with store.write() as session:
+        with (write or store.write)() as session:
             queries.questions.add_oracle_labels(session, batch.labels)
             queries.usage.add_usage(session, key, "judge", batch.spent)
 

@@ -13,13 +13,14 @@ from sqlalchemy.orm import Session
 from typing_extensions import TypeVar
 
 from core.errors import CoevoError
+from core.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.settings.config import CoEvolution, RunConfig
 from core.statistics.guard import WATCHED, TrainingHistory
 from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
 from orchestrator.costs import Meter, refuse_spent
 from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import repeated
+from orchestrator.ledger import repeated, require_stage
 from orchestrator.run_log import say
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
@@ -87,12 +88,24 @@ class Context(Generic[Config_co]):
     def key(self) -> StageKey:
         return StageKey(self.run, self.iteration, self.stage)
 
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """One transaction for rows of this stage. It is `Store.write`, but refused if this process has lost the stage.
+
+        A process that was suspended, or cut off from the database, for longer than its lease may go on after another
+        one has taken over its stage. Raises `LeaseLost`; then nothing is written.
+        """
+        with self.store.write() as session:
+            require_stage(session, self.key)
+            yield session
+
     def note(self, note: str) -> None:
         """Report what the stage waits for or does while it makes no progress; an empty note ends the last one."""
         self.progress(0, 0, note)
 
     def batch_done(self, done: int, total: int, note: str) -> None:
         """Report progress after a batch was stored. Raises `BudgetSpent` if the run shall end here."""
+        faultpoint("batch stored", f"{self.iteration}/{self.stage}/{note}/{done}")
         self.progress(done, total, note)
         refuse_spent(self.store, self.run, self.config)
 
@@ -157,6 +170,7 @@ class Context(Generic[Config_co]):
             since = time.monotonic()
             self.note("loading weights into the inference applications")
             serve_checkpoints(self.services, now, self.config.serving, fixed, later)
+            faultpoint("weights loaded")
             self.note("")
             meter = Meter(self.key, "applications", reserved(self.services), since)
             try:
@@ -176,5 +190,11 @@ class Context(Generic[Config_co]):
         """The replies to each batch, in the order of the batches; `serving.batches` of them are sent at once."""
         application = self.config.application(role)
         client = InferenceClient(self.services.endpoint(application), application)
-        with closing(client.generate_in_turn(batches, checkpoint.id, self.config.serving.batches)) as replies:
+        begun = self._begun(batches)
+        with closing(client.generate_in_turn(begun, checkpoint.id, self.config.serving.batches)) as replies:
             yield replies
+
+    def _begun(self, batches: Iterable[Sequence[Prompt]]) -> Iterator[Sequence[Prompt]]:
+        for batch in batches:
+            faultpoint("batch begun", f"{self.iteration}/{self.stage}/{batch[0].seed if batch else 0}")
+            yield batch

@@ -29,7 +29,7 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
     identity = {"checkpoint": solver.id, "sha256": solver.sha256}
     engine = engine_of(config.serving.applications)
     manifest = manifest_of(identity, engine, benchmark, protocol, config.seed)
-    with context.store.write() as session:
+    with context.write() as session:
         queries.evaluations.add_benchmark_items(session, benchmark.sha256, benchmark.items)
         row = queries.evaluations.begin_evaluation(
             session, model=solver.id, checkpoint=solver.id, run=context.run, benchmark=name, manifest=manifest
@@ -48,5 +48,17 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
     def charge(session: Session, spent: Spent) -> None:
         queries.usage.add_usage(session, context.key, "evaluation", spent)
 
-    answer_all(context.store, row, benchmark, protocol, config.seed, ask, grader, progress, texts, charge=charge)
+    answer_all(
+        context.store,
+        row,
+        benchmark,
+        protocol,
+        config.seed,
+        ask,
+        grader,
+        progress,
+        texts,
+        write=context.write,
+        charge=charge,
+    )
     return len(benchmark.items)

@@ -39,5 +39,5 @@ def replace_metrics(session: Session, key: StageKey, role: Role, steps: Iterable
 
 def store_step(context: Context, role: Role, metrics: Metrics) -> None:
     """Store the metrics of the step that has just ended. If the database is busy, they are stored at the end."""
-    with suppress(*DATABASE_ERRORS), context.store.write() as session:
+    with suppress(*DATABASE_ERRORS), context.write() as session:
         replace_metrics(session, context.key, role, [metrics], after=int(metrics["step"]) - 1)
