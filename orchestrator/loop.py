@@ -72,7 +72,7 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
     challenger = context.checkpoint("challenger")
     with context.store.read() as session:
         done = queries.questions.count_questions(session, context.run, t)
-    starts = range(done - done % BATCH, total, BATCH)
+    starts = range(done - done % BATCH, total, BATCH) if done < total else range(0)
     batches = ([*challenger_prompts(context, start, min(start + BATCH, total))] for start in starts)
     with (
         context.serving({"challenger": challenger}),
@@ -82,7 +82,7 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
         for start, groups in zip(starts, replies_of_batches, strict=True):
             replies = [reply for group in groups for reply in group]
             questions = [question_of(context, start + i, reply) for i, reply in enumerate(replies)]
-            with context.store.write() as session:
+            with context.write() as session:
                 queries.questions.add_questions(session, questions)
                 queries.usage.add_usage(session, context.key, "questions", spent(groups))
             context.batch_done(start + len(replies), total, "questions")
@@ -129,7 +129,7 @@ def label_questions(context: Context) -> LastWrite:
                 for question, label in zip(batch, votes, strict=True)
             ]
             writer.add(number, rollouts_with_text(context, groups, labels))
-            with context.store.write() as session:
+            with context.write() as session:
                 queries.questions.add_rollouts(session, [rollout for group in groups for rollout in group])
                 queries.questions.add_labels(session, labels)
                 queries.usage.add_usage(session, context.key, "votes", spent(replies))
