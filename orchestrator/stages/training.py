@@ -126,15 +126,20 @@ def _run(context: Context, job: TrainJob, steps_before: int | None = None) -> Tr
     demand = demand_of(settings, job.training.workers)
     with training_slot(context, stage, demand, holds_applications) as refuse_lost_slot:
 
-        def progress(step: int, metrics: Mapping[str, float]) -> None:
+        def show(step: int, metrics: Mapping[str, float]) -> None:
             context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")
+
+        def progress(step: int, metrics: Mapping[str, float]) -> None:
+            show(step, metrics)
             [stored] = [metrics] if steps_before is None else labelled_metrics([metrics], steps_before)
             store_step(context, job.role, stored)
             if step % job.training.checkpoint_every == 0 and step < steps:
                 refuse_lost_slot()
                 refuse_spent(context.store, context.run, context.config)
 
-        return trainer.train(job, progress)
+        result = trainer.train(job, progress)
+        show(result.step, result.metrics[-1])  # a training that was killed after its last step had nothing left to do
+        return result
 
 
 def _trainer(settings: TrainerSettings) -> Trainer:
