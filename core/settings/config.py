@@ -142,6 +142,17 @@ class _Run(Part):
         return self.solver.training.steps
 
     @model_validator(mode="after")
+    def _one_worker_in_the_run_s_process(self) -> Self:
+        if isinstance(self.trainer, LocalSettings) and not self.trainer.own_processes:
+            for planned in self.trainings:
+                if planned.training.workers > 1:
+                    raise ValueError(
+                        f"{planned.table}.training.workers: expected 1, because trainer.own_processes is false; got "
+                        f"{planned.training.workers}"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _warmup_ends(self) -> Self:
         for planned in self.trainings:
             steps = self.solver_steps if planned.table == "solver" else planned.training.steps

@@ -18,6 +18,7 @@ class LocalSettings(Part):
     type: Literal["local"] = "local"
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
+    own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 

@@ -30,7 +30,8 @@ class LocalTrainer:
     """Trains in `job.training.workers` processes, each with one GPU or with one CPU thread: `kind_of`.
 
     On the CPUs of one machine the processes outlive the job and serve the caller's next one (processes.py). Elsewhere
-    Ray Train starts and ends them (ray_train.py). The workers keep everything in `job.work_dir`, which the caller and
+    Ray Train starts and ends them (ray_train.py). Without `settings.own_processes` there are none: the only worker is a
+    thread of the caller's process. The workers keep everything in `job.work_dir`, which the caller and
     all workers must be able to reach. When a worker is lost, all workers start again from the newest step folder; a
     later call with the same job does so, too. Each worker holds the complete model or, with `job.training.sharded`, a
     share of it (sharding.py). Step folders do not depend on that, so a job may continue with another number of workers,
@@ -80,7 +81,7 @@ class LocalTrainer:
 
     def warm_up(self, workers: int) -> None:
         """Start the processes that a job with so many workers will need, in the background."""
-        if self._uses_this_machine_only():
+        if self.settings.own_processes and self._uses_this_machine_only():
             processes.warm_up(workers)
 
     def _run(self, job: TrainJob, steps_done: int, progress: Callable[[int, Metrics], None]) -> None:
@@ -124,6 +125,8 @@ class LocalTrainer:
                     f"{job.key}: training.workers: {job.training.workers} workers need "
                     f"{count * job.training.workers:g} {kind}, Ray has {cluster.get(kind, 0):g}"
                 )
+        if not self.settings.own_processes:
+            return partial(_train_in_this_process, order)
         if self._uses_this_machine_only():
             return partial(processes.train_here, order, self.restarts)
         from trainers.local.ray_train import train_on_cluster  # here, because the import takes five seconds
@@ -136,9 +139,19 @@ class LocalTrainer:
         return kind_of(self.settings) == "CPU" and with_cpus == [ray.get_runtime_context().get_node_id()]
 
 
+def _train_in_this_process(order: Order) -> None:
+    import torch
+
+    from trainers.local.ranks import Ranks
+    from trainers.local.worker import work
+
+    work(order, Ranks(0, 1), torch.device("cpu"))
+
+
 def kind_of(settings: LocalSettings) -> ResourceKind:
     """Whether each worker computes on a GPU or a CPU, on the Ray that the caller is connected to."""
-    return "GPU" if settings.device == "auto" and ray.cluster_resources().get("GPU", 0) > 0 else "CPU"
+    may_use_gpus = settings.device == "auto" and settings.own_processes
+    return "GPU" if may_use_gpus and ray.cluster_resources().get("GPU", 0) > 0 else "CPU"
 
 
 def _resolved(checkpoint: Checkpoint) -> Checkpoint:
