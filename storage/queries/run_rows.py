@@ -13,16 +13,16 @@ from storage.rows import EvaluationRow
 
 def rows_of_run(session: Session, run: str) -> dict[str, int]:
     """Table -> how many of its rows are deleted with the run; tables without such rows are left out."""
-    owned = {table: _owned(table, run) for table in Base.metadata.sorted_tables}
+    conditions = {table: owned(table, run) for table in Base.metadata.sorted_tables}
     counts = {
         table.name: session.scalar(select(func.count()).select_from(table).where(condition)) or 0
-        for table, condition in owned.items()
+        for table, condition in conditions.items()
         if condition is not None
     }
     return {name: count for name, count in counts.items() if count}
 
 
-def _owned(table: Table, run: str) -> ColumnElement[bool] | None:
+def owned(table: Table, run: str) -> ColumnElement[bool] | None:
     """The condition for a table's rows that are deleted with a run, as its foreign keys say; None if no rows are."""
     if table.name == "runs":
         return table.c.name == run
@@ -31,7 +31,7 @@ def _owned(table: Table, run: str) -> ColumnElement[bool] | None:
         return conditions[0]
     for key in table.foreign_keys:
         parent = key.column.table
-        if key.ondelete == "CASCADE" and parent.name != "runs" and (condition := _owned(parent, run)) is not None:
+        if key.ondelete == "CASCADE" and parent.name != "runs" and (condition := owned(parent, run)) is not None:
             conditions.append(key.parent.in_(select(key.column).where(condition)))
     return or_(*conditions) if conditions else None
 
