@@ -62,6 +62,7 @@ _COMMANDS = {
         "easyr1": "easyr1:easyr1",
         "micro": "micro:micro",
         "bench": "bench:bench",
+        "chaos": "chaos:chaos",
     },
 }
 

@@ -1,0 +1,118 @@
+"""A campaign: it repeats a small run, kills its processes at chosen points, and compares what is stored at its end."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+
+from core.errors import CoevoError
+from core.faultpoints import FaultPoint
+from orchestrator.chaos.attempts import Attempt
+from orchestrator.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
+from orchestrator.chaos.outcome import Outcome
+from orchestrator.chaos.small_run import NAME
+from orchestrator.chaos.trace import Strike, Trace
+from orchestrator.chaos.victims import Victim
+from orchestrator.disk import deletion
+from orchestrator.disk.files import files_of_run
+from orchestrator.installation.home import Home
+from storage import queries
+from storage.contents import Contents, contents_of, differences
+from storage.session import open_store
+
+_KILLS_PER_RUN = 25
+_LATEST = 0.2  # of the time of an uninterrupted run: when a process is killed at a random time, at the latest
+_SUSPENDED_AT: tuple[FaultPoint, ...] = ("batch begun", "step begun", "stage ready to end")  # in the first run
+_SHOWN = 5  # differences of a run
+_LONGEST = 1_000  # characters of a difference
+
+
+class ChaosError(CoevoError):
+    """The campaign cannot begin: the run fails although nothing is killed."""
+
+
+class Campaign:
+    """Runs the same small run again and again, until `kills` processes were killed."""
+
+    def __init__(
+        self,
+        home: Home,
+        folder: Path,
+        work: Callable[[bool], object],
+        *,
+        kills: int,
+        seed: int,
+        victims: Collection[Victim],
+        report: Callable[[str], None],
+        strikes: Sequence[Strike] = (),
+    ) -> None:
+        """`work` begins the run `small_run.NAME` in `home`, or goes on with it, to its end; it is called in forks of
+        this process. Its argument says whether the run trains in processes of its own. `folder` is for the campaign's
+        files. `report` gets a line after each run. `strikes` are for the first run."""
+        self._home, self._folder, self._work, self._report = home, folder, work, report
+        self._kills, self._victims, self._rng = kills, victims, random.Random(seed)
+        self._strikes = strikes
+        self._log = folder / "runs.log"
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """In the first run, a process is killed at each fault point, or it gets the `strikes`. The kills in the others
+        are random. Raises `ChaosError` if the run fails although nothing is killed."""
+        outcome, (expected, plan, strikes) = self.outcome, self._uninterrupted()
+        while outcome.kills < self._kills:
+            trace = Trace(self._folder / f"{outcome.runs + 1}.trace")
+            KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes).to_its_end()
+            strikes = ()
+            self._compare(expected, self._stored_and_deleted())
+            outcome.runs += 1
+            self._report(
+                f"{outcome.kills} of {self._kills} kills, {outcome.runs} runs, {len(outcome.violations)} violations"
+            )
+        return outcome
+
+    def _uninterrupted(self) -> tuple[Contents, Plan, Sequence[Strike]]:
+        """What is stored of a run that nothing interrupts, and what is done to the others and to the first of them."""
+        trace = Trace(self._folder / "uninterrupted.trace")
+        ended = Attempt(partial(self._work, False), trace, 1, None, self._log).wait(PATIENCE_S)
+        if ended is None or ended.code != 0:
+            raise ChaosError(f"the run failed although nothing was killed:\n{last_lines(self._log)}")
+        names = [hit.name for hit in trace.hits()]
+        self._report(f"the uninterrupted run took {ended.seconds:.0f} s and came to {len(names)} fault points")
+        plan = Plan(
+            self._kills,
+            self._victims,
+            latest_s=ended.seconds * _LATEST,
+            hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
+        )
+        return self._stored_and_deleted(), plan, self._strikes or self._tour(names)[: self._kills]
+
+    def _tour(self, names: Sequence[FaultPoint]) -> list[Strike]:
+        """One kill at each fault point, in the order in which an uninterrupted run comes to them; and suspensions."""
+        strikes = [Strike(1, name) for name in dict.fromkeys(names)]
+        if "suspended" in self._victims:
+            strikes += [Strike(1, name, signal=signal.SIGSTOP) for name in _SUSPENDED_AT]
+        return sorted(strikes, key=lambda strike: names.index(strike.name) if strike.name in names else len(names))
+
+    def _compare(self, expected: Contents, actual: Contents) -> None:
+        sentences = differences(expected, actual)
+        for sentence in sentences[:_SHOWN]:
+            self.outcome.violated(sentence[:_LONGEST])
+        if (more := len(sentences) - _SHOWN) > 0:
+            self.outcome.violated(f"{more} more differences")
+
+    def _stored_and_deleted(self) -> Contents:
+        """What is stored of the run; then the run is deleted. The store is closed before the next process is forked."""
+        store = open_store(self._home.database)
+        with store.read() as session:
+            stored = contents_of(session, self._home.texts, NAME)
+            holder = queries.run_leases.leases(session).get(NAME)
+        if holder is not None:
+            self.outcome.violated(f"it has ended, but {holder.owner} has a lease on it")
+        deletion.delete(self._home, store, NAME, evaluations=False)
+        store.close()
+        if files := files_of_run(self._home, NAME):
+            self.outcome.violated(f"its deletion left {', '.join(str(file.path) for file in files)}")
+        return stored

@@ -1,0 +1,165 @@
+"""One run of a campaign: processes work on it one after another, and all but the last are killed."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from orchestrator.chaos.attempts import Attempt
+from orchestrator.chaos.outcome import Outcome
+from orchestrator.chaos.small_run import NAME
+from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace, redone
+from orchestrator.chaos.victims import MAY_END_THE_RUN, ODDS, OF_THE_RUN, Victim, bring_back, kill_one
+from orchestrator.installation.home import Home
+from storage import queries
+from storage.session import open_store
+
+PATIENCE_S = 300.0  # after which a process hangs
+_TAKEN_OVER_S = 20.0  # for which a suspended process stays so if the next one does not come to work
+_LOG_LINES = 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the kills are chosen."""
+
+    kills: int
+    victims: Collection[Victim]
+    latest_s: float  # a process that is killed at a random time is killed within this
+    hits_per_kill: int  # fault points that a process comes to, in the mean, before it is killed
+
+
+class KilledRun:
+    """Works on the run until it has ended, and kills in between while the plan has kills left."""
+
+    def __init__(
+        self,
+        home: Home,
+        work: Callable[[bool], object],
+        plan: Plan,
+        outcome: Outcome,
+        rng: random.Random,
+        trace: Trace,
+        log: Path,
+        strikes: Sequence[Strike] = (),
+    ) -> None:
+        """With `strikes`, each process in turn gets one of these, and no other is killed."""
+        self._home, self._plan, self._outcome, self._rng = home, plan, outcome, rng
+        self._trace, self._log, self._number = trace, log, 0
+        self._strikes, self._by_chance = deque(strikes), not strikes
+        self._own_processes = self._by_chance and "trainer" in plan.victims and rng.random() < ODDS["trainer"]
+        self._work = partial(work, self._own_processes)
+
+    def to_its_end(self) -> None:
+        """It ends early at the first violation."""
+        before, ended = len(self._outcome.violations), None
+        while len(self._outcome.violations) == before and (ended is None or ended.code != 0):
+            strike, after_s, others = self._next()
+            if strike is not None and strike.signal == signal.SIGSTOP:
+                attempt = self._taken_over(strike)
+            else:
+                attempt = self._killed(strike, after_s, others)
+            ended = attempt.poll()
+            if ended is None:
+                attempt.end_hanging()
+                self._outcome.violated(f"it hangs:\n{last_lines(self._log, 60)}")
+        self._outcome.redone += redone(self._trace.hits())
+
+    def _next(self) -> tuple[Strike | None, float, list[Victim]]:
+        """What happens to the next process of the run: a signal at a fault point, or None if it is killed at a random
+        time. Also a random time in seconds, and the other processes that are killed then."""
+        rng, plan = self._rng, self._plan
+        after_s = rng.uniform(0, plan.latest_s)
+        if not self._by_chance:
+            return self._strikes.popleft() if self._strikes else None, math.inf, []
+        if self._outcome.kills >= plan.kills:
+            return None, math.inf, []
+        if "suspended" in plan.victims and rng.random() < ODDS["suspended"]:
+            return Strike(self._some_hits(), working=True, signal=signal.SIGSTOP), after_s, []
+        others = [victim for victim in ODDS if victim in plan.victims and victim not in (*OF_THE_RUN, "trainer")]
+        others = [victim for victim in others if rng.random() < ODDS[victim]]
+        others += ["trainer"] if self._own_processes else []
+        choice = rng.random()
+        strike = None if choice < 0.2 else Strike(self._some_hits(), working=choice >= 0.4)
+        return strike, after_s, others
+
+    def _killed(self, strike: Strike | None, after_s: float, others: list[Victim]) -> Attempt:
+        """A process that is killed, at a fault point or after some time, unless it ends before. Others are killed after
+        that time too."""
+        struck = list[Victim]()
+        attempt = self._begin(strike)
+
+        def strike_when_it_is_time() -> bool:
+            if attempt.seconds > after_s and attempt.poll() is None:
+                if others and kill_one(self._home, victim := others.pop(), self._rng):
+                    self._outcome.count(victim)
+                    struck.append(victim)
+                elif strike is None:
+                    attempt.kill()
+            return False
+
+        attempt.wait(PATIENCE_S, strike_when_it_is_time)
+        if struck:
+            bring_back(self._home)
+        self._note_end(attempt, may_fail=bool(MAY_END_THE_RUN & {*struck}))
+        return attempt
+
+    def _next_kill(self) -> Strike | None:
+        """For a process that takes over the run of a suspended one."""
+        if self._by_chance:
+            return self._rng.choice((None, Strike(self._some_hits(), working=True)))
+        return self._strikes.popleft() if self._strikes and self._strikes[0].signal == signal.SIGKILL else None
+
+    def _taken_over(self, strike: Strike) -> Attempt:
+        """A process that takes over the run of another one, which was suspended for longer than its lease and then goes
+        on. Both have ended, unless one hangs. If the first one ends before it is suspended, it is returned."""
+        suspended = self._begin(strike)
+        ended = suspended.wait(PATIENCE_S, lambda: suspended.suspended)
+        if ended is not None or not suspended.suspended:
+            return suspended
+        self._outcome.count("suspended")
+        store = open_store(self._home.database)
+        with store.write() as session:  # the time of its leases is over
+            holder = queries.run_leases.run_holder(session, NAME)
+            if holder is not None:
+                queries.ledger.release_leases(session, run=NAME, owner=holder.owner)
+        store.close()
+        successor = self._begin(self._next_kill())
+        successor.wait(_TAKEN_OVER_S, lambda: self._has_begun_to_work(successor))
+        suspended.go_on()
+        for attempt in (successor, suspended):
+            if attempt.wait(PATIENCE_S) is None:
+                return attempt
+        self._note_end(successor, may_fail=False)
+        return successor
+
+    def _begin(self, strike: Strike | None) -> Attempt:
+        self._number += 1
+        return Attempt(self._work, self._trace, self._number, strike, self._log)
+
+    def _has_begun_to_work(self, attempt: Attempt) -> bool:
+        return any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(attempt.number))
+
+    def _note_end(self, attempt: Attempt, *, may_fail: bool) -> None:
+        hits = self._trace.of_attempt(attempt.number)
+        began = next((hit.at for hit in hits if hit.name == BEGINS_WORK), None)
+        if attempt.number > 1 and began is not None:
+            self._outcome.resumed.append(began - attempt.started)
+        ended = attempt.poll()
+        if ended is not None and ended.killed:
+            self._outcome.count("driver", hits[-1].name if hits and attempt.strike else None)
+        elif ended is not None and ended.code != 0 and not may_fail:
+            self._outcome.violated(f"it failed with {ended.code}:\n{last_lines(self._log)}")
+
+    def _some_hits(self) -> int:
+        return self._rng.randint(1, 2 * self._plan.hits_per_kill)
+
+
+def last_lines(log: Path, count: int = _LOG_LINES) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])

@@ -1,0 +1,146 @@
+"""`python -m tests.orchestrator.scripted_loop FOLDER KILLS [BUG]`: a campaign of `coevo chaos` on a loop without Ray.
+
+A kill costs a fraction of a second. It prints the campaign's outcome as JSON.
+
+The stages, the ledger and the store are the real ones. The models are scripted: fake applications write the texts, and
+a fake training writes weights that depend on nothing but its questions. BUG is a function of `planted_bugs`; a
+campaign with one kill gives the signal at which the bug does harm.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas  # noqa: F401 (here, so that the forks need not import it)
+from safetensors.numpy import save_file
+from sqlalchemy.orm import Session
+
+from core.faultpoints import faultpoint
+from core.types import StageKey
+from orchestrator import runs
+from orchestrator.chaos import small_run
+from orchestrator.chaos.campaign import Campaign
+from orchestrator.installation.home import Home, Services
+from orchestrator.ledger import LastWrite, Result, run_held, run_once
+from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.plan import plan
+from orchestrator.stages.context import Context
+from orchestrator.stages.training import kept_questions
+from orchestrator.starting import find_run
+from services.drift.series import refresh_after
+from storage import queries
+from storage.checkpoints import publish, published_manifest
+from storage.session import open_store
+from tests.orchestrator import planted_bugs
+from trainers.folders import appearing, remove
+
+_STEPS = 2
+_SETTINGS = {
+    "rollout_text": "all",
+    "serving.batches": 1,
+    "challenger.trained": False,
+    "dataset.candidates": 140,
+    "dataset.votes": 3,
+    "dataset.delta": 0.5,
+    "evaluation.samples": 1,
+}
+
+
+def train_solver(context: Context) -> LastWrite:
+    """A fake training, with step folders as a real one has them."""
+    start, questions = context.checkpoint("solver"), kept_questions(context)
+    work_dir = context.home.work / context.run / str(context.iteration) / "train_solver"
+    for step in range(1, _STEPS + 1):
+        folder = work_dir / f"step_{step}"
+        if folder.exists():
+            continue
+        faultpoint("step begun", f"{context.iteration}/train_solver/{step}")
+        digest = sha256(repr((start.sha256, step, questions)).encode()).digest()
+        with appearing(folder) as appearing_folder:
+            save_file({"weights": np.frombuffer(digest, np.uint8)}, appearing_folder / "model.safetensors")
+        faultpoint("step ended", f"{context.iteration}/train_solver/{step}")
+    checkpoint = publish(
+        work_dir / f"step_{_STEPS}",
+        context.home.checkpoints,
+        run=context.run,
+        role="solver",
+        iteration=context.iteration,
+        step=_STEPS,
+        parent=start.id,
+    )
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
+        return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": _STEPS}
+
+    return last_write
+
+
+_STAGES = {**STAGE_FUNCTIONS, "train_solver": train_solver}
+
+
+def work(home: Home, services: Services, settings: dict[str, Any], _own_processes: bool) -> None:
+    """Begin the run, or go on with it, to its end."""
+    store = open_store(home.database)
+    with run_held(store, small_run.NAME):
+        preset = "" if find_run(store, small_run.NAME) else "demo"
+        config = runs.prepare(home, store, small_run.NAME, preset, 2 if preset else 0, settings if preset else {})
+        with runs.status_kept(store, small_run.NAME):
+            for t, stage in plan(config):
+                context = Context(home, store, services, small_run.NAME, config, t, stage, lambda *_: None)
+                run_once(store, small_run.NAME, t, stage, partial(_body, context))
+                if stage == "train_solver":
+                    remove(home.work / small_run.NAME / str(t) / stage)
+                if stage == "check_health":
+                    faultpoint("iteration ended", str(t))
+
+
+def _body(context: Context) -> LastWrite:
+    last_write = _STAGES[context.stage](context)
+
+    def with_series(session: Session) -> Result:
+        result = last_write(session)
+        refresh_after(session, *_key(context.key))
+        return result
+
+    return with_series
+
+
+def _key(key: StageKey) -> tuple[str, int, Any]:
+    return key.run, key.iteration, key.stage
+
+
+def main(folder: Path, kills: int, bug: str = "") -> None:
+    """Run the campaign; the services of its forks are those of another process."""
+    home = Home(folder / "home")
+    open_store(home.database, create=True).close()
+    settings = {**_SETTINGS, "evaluation.benchmark": str(small_run.write_benchmark(folder))}
+    command = [sys.executable, "-m", "tests.orchestrator.scripted_applications"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as applications:
+        assert applications.stdout is not None
+        url = applications.stdout.readline().strip()
+        strike = getattr(planted_bugs, bug)() if bug else None
+        campaign = Campaign(
+            home,
+            folder,
+            partial(work, home, Services("", url, url, "", "token", {}), settings),
+            kills=kills,
+            seed=1,
+            victims=("driver", "suspended"),
+            strikes=[strike] if strike else [],
+            report=lambda line: print(line, file=sys.stderr),
+        )
+        outcome = campaign.run()
+        applications.kill()
+    print(json.dumps(outcome.as_json()))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,49 @@
+"""Campaigns on a scripted loop: a kill costs nothing but the batch at work, and a planted bug is seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.faultpoints import FAULT_POINTS
+from orchestrator.installation.home import ROOT
+
+OF_TRAINERS = {"training begun"}  # the scripted loop has a fake training
+
+
+def _campaign(folder: Path, kills: int, *bug: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.orchestrator.scripted_loop", str(folder), str(kills), *bug]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    outcome: dict[str, Any] = json.loads(result.stdout)
+    return outcome
+
+
+def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_path: Path) -> None:
+    outcome = _campaign(tmp_path, 40)
+    assert outcome["violations"] == []
+    assert outcome["kills"] == 40
+    assert {*outcome["by_victim"]} == {"driver", "suspended"}
+    assert outcome["max_redone_batches"] == 1
+    assert {*outcome["not_killed_at"]} == OF_TRAINERS
+    assert {*outcome["killed_at"]} == {*FAULT_POINTS}
+
+
+@pytest.mark.parametrize(
+    ("bug", "seen_as"),
+    [
+        ("publish_in_place", "CheckpointError"),
+        ("key_without_meaning", "evaluations: a row is too many"),
+        ("seed_of_the_process", "a row is missing"),
+        ("write_without_a_fence", "usage: a row is too many"),
+        ("done_before_written", "rollouts: a row is missing"),
+    ],
+)
+def test_a_planted_bug_is_seen(tmp_path: Path, bug: str, seen_as: str) -> None:
+    outcome = _campaign(tmp_path, 1, bug)
+    assert any(seen_as in violation for violation in outcome["violations"]), outcome
