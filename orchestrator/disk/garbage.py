@@ -37,7 +37,7 @@ from orchestrator.disk.files import (
     size_of,
 )
 from orchestrator.installation.home import Home
-from orchestrator.ledger import owner, release_dead, run_held
+from orchestrator.ledger import is_alive, owner, run_held
 from storage import queries
 from storage.errors import RunHeld
 from storage.queries.runs import RUN_NAME
@@ -77,15 +77,16 @@ class _Rows:
     """What the store refers to."""
 
     runs: dict[str, RunStatus]
-    held: set[str]  # runs that another process works on
+    held: set[str]  # runs that another live process works on
     published: dict[Kind, set[str]]  # of checkpoints and of moments, both by the checkpoint's id
     done: set[tuple[str, int, str]]  # stages: run, iteration, stage
     evaluations: set[str]
 
 
-def garbage(home: Home, store: Store, patience: timedelta = PATIENCE) -> list[Garbage]:
-    """All garbage that has not changed for `patience`, by kind and path. Nothing is removed."""
-    return _garbage(store, patience, _tops(home))
+def garbage(home: Home, store: Store, patience: timedelta = PATIENCE, *, only_run: str | None = None) -> list[Garbage]:
+    """All garbage that has not changed for `patience`, by kind and path; only that of one run if it is named. Nothing
+    is removed or changed."""
+    return _garbage(store, patience, [top for top in _tops(home) if only_run in (None, top.run)])
 
 
 def collect(home: Home, store: Store, patience: timedelta = PATIENCE) -> list[Garbage]:
@@ -134,7 +135,6 @@ def _top(kind: Kind, path: Path) -> _Top:
 def _garbage(store: Store, patience: timedelta, tops: Sequence[_Top]) -> list[Garbage]:
     """`tops` were listed before the store is read here: a row that refers to one of these files is there by now, unless
     a process holds the lease on its run."""
-    release_dead(store)
     rows, latest, seen = _rows(store), datetime.now(UTC) - patience, set[tuple[int, int]]()
     return [
         Garbage(path, top.run, why, size_of(path, seen))
@@ -148,10 +148,11 @@ def _garbage(store: Store, patience: timedelta, tops: Sequence[_Top]) -> list[Ga
 def _rows(store: Store) -> _Rows:
     with store.read() as session:
         now, me = queries.tables.database_time(session), owner()
-        leases = queries.run_leases.leases(session)
+        leases = queries.run_leases.leases(session).values()
+        others = [lease for lease in leases if lease.owner != me and is_alive(lease.owner)]
         return _Rows(
             runs={run.name: run.status for run in queries.runs.list_runs(session)},
-            held={run for run, lease in leases.items() if lease.expires > now and lease.owner != me},
+            held={lease.run for lease in others if lease.expires > now},
             published={
                 "checkpoints": queries.run_rows.checkpoint_ids(session),
                 "optimisers": queries.run_rows.moments(session),
