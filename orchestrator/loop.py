@@ -221,7 +221,7 @@ def audit_labels(context: Context) -> LastWrite:
     if audit.judge is not None:
         result = judged_labels(context, audit.judge)
         return lambda _session: result
-    labels = audited_labels(context)
+    labels = audited_labels(context.store, context.run, context.iteration, audit)
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.questions.add_oracle_labels(session, labels)

@@ -92,22 +92,26 @@ class TextWriter:
 
 
 def read_texts(path: Path, question_ids: Sequence[str] | None = None) -> list[RolloutText]:
+    """The texts of `iterate_texts` as a list. Raises `StoreError`."""
+    return [*iterate_texts(path, question_ids)]
+
+
+def iterate_texts(path: Path, question_ids: Sequence[str] | None = None) -> Iterator[RolloutText]:
     """The texts of a finished stage in the order in which they were written, or only those of `question_ids`.
 
     Raises `StoreError` when there is no such file, or it is damaged. Row groups that cannot contain one of the
-    questions are not read. Arrow's own filters are not used, because they import pandas, which costs the API
-    memory, and its first request a second.
+    questions are not read, and only one is in memory. Arrow's own filters are not used, because they import pandas,
+    which costs the API memory, and its first request a second.
     """
     only_ids = None if question_ids is None else frozenset(question_ids)
     try:
         with pq.ParquetFile(path) as file:
-            groups = [
-                group for group in range(file.num_row_groups) if _may_hold(file.metadata.row_group(group), only_ids)
-            ]
-            return [row for group in groups for row in _rows(file.read_row_group(group), only_ids)]
+            for group in range(file.num_row_groups):
+                if _may_hold(file.metadata.row_group(group), only_ids):
+                    yield from _rows(file.read_row_group(group), only_ids)
     except FileNotFoundError as error:
         raise StoreError(f"texts {path}: no such file: the stage is not finished, or it keeps no texts") from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"texts {path}: cannot be read: {error}") from error
 
 

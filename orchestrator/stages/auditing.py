@@ -10,7 +10,7 @@ from typing import Any
 from core.grading.grader import process_grader
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
-from core.settings.audit import Judge
+from core.settings.audit import Audit, Judge
 from core.statistics.estimates import share
 from core.types import LabelledQuestion, OracleLabel, Question, StageKey
 from orchestrator.evaluation.answering import Write
@@ -24,11 +24,10 @@ from storage.session import Store
 log = logging.getLogger(__name__)
 
 
-def audited_labels(context: Context) -> list[OracleLabel]:
+def audited_labels(store: Store, run: str, iteration: int, audit: Audit) -> list[OracleLabel]:
     """The labels of the run's oracle, which grades all pseudo-labels at once. Raises `ProgramError`, `GradingError`."""
-    rows, questions = _labelled(context.store, context.run, context.iteration)
+    rows, questions = _labelled(store, run, iteration)
     labels = [(row.question_id, row.text, row.label.answer) for row in rows if row.text is not None and row.label]
-    audit = context.config.audit
     if audit.oracle == "exact":
         return [exact.audit(*label) for label in labels]
     if audit.program is not None:

@@ -40,7 +40,7 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
                 for rollout, text in read_step(folder_in(training.work_dir), step)
             ]
             step_rows = [rollout for rollout, _ in stored]
-            prompts = _prompts_with_text(context.config.rollout_text, step_rows)
+            prompts = prompts_with_text(context.config.rollout_text, step_rows)
             texts = (RolloutText(row.prompt_key, row.rollout, text) for row, text in stored if row.prompt in prompts)
             writer.add(training.steps_before + step, texts)
             rows += step_rows
@@ -50,6 +50,6 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
     )
 
 
-def _prompts_with_text(keep: str, rollouts: Sequence[TrainingRollout]) -> set[int]:
+def prompts_with_text(keep: str, rollouts: Sequence[TrainingRollout]) -> set[int]:
     """The prompts of a step whose texts the setting `rollout_text` says to store; "kept": that were learned from."""
     return {row.prompt for row in rollouts if keep == "all" or (keep == "kept" and row.advantage is not None)}

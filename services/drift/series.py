@@ -97,14 +97,20 @@ def refresh_labels(session: Session, run: str, iteration: int) -> None:
 
 def refresh_estimates(session: Session, run: str) -> None:
     """Estimate label accuracy where an oracle has not audited, from p_hat and the iterations that it has audited."""
+    queries.series.put_series(session, run, estimated_points(session, run))
+
+
+def estimated_points(session: Session, run: str) -> list[SeriesPoint]:
+    """The estimates of label accuracy, for each oracle that has not audited all iterations with votes."""
     voted, audited = queries.series.voted_iterations(session, run), queries.audits.oracles_of(session, run)
     incomplete = [oracle for oracle, iterations in audited.items() if voted - {*iterations}]
     measurements = measured(session, run) if incomplete else []
-    for oracle in incomplete:
-        for over in SLICES:
-            estimates, _ = estimated(session, run, oracle, over, measurements)
-            points = [_point(row.iteration, "label_accuracy", over, row.figure, oracle) for row in estimates]
-            queries.series.put_series(session, run, [replace(point, estimated=True) for point in points])
+    return [
+        replace(_point(row.iteration, "label_accuracy", over, row.figure, oracle), estimated=True)
+        for oracle in incomplete
+        for over in SLICES
+        for row in estimated(session, run, oracle, over, measurements)[0]
+    ]
 
 
 def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:

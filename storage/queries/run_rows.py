@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Select, Table, func, or_, select
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Select, Table, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.types import checkpoint_id
@@ -34,6 +36,41 @@ def owned(table: Table, run: str) -> ColumnElement[bool] | None:
         if key.ondelete == "CASCADE" and parent.name != "runs" and (condition := owned(parent, run)) is not None:
             conditions.append(key.parent.in_(select(key.column).where(condition)))
     return or_(*conditions) if conditions else None
+
+
+@dataclass(frozen=True, slots=True)
+class MissingReference:
+    """A row of a run that refers to a row that is not there: `value` of its `column` is not a key of `table`."""
+
+    row: str
+    column: str
+    value: str
+    table: str
+
+
+def references(session: Session, run: str) -> tuple[int, list[MissingReference]]:
+    """How many references the run's rows have to questions and checkpoints, and those to rows that are not there.
+
+    The database refuses to remove a row that others refer to, so there are none unless its files were damaged, or it
+    was restored or changed by hand. A row whose question is missing belongs to the run that its keys name.
+    """
+    count, missing = 0, list[MissingReference]()
+    for table in Base.metadata.sorted_tables:
+        for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+            name, key_column = key.column.table.name, key.column.name
+            if name not in ("questions", "checkpoints"):
+                continue
+            of_run = table.c.run == run if "run" in table.c else table.c.question_id.startswith(f"{run}/", autoescape=True)
+            refers = [of_run, key.parent.is_not(None)]
+            count += session.scalar(select(func.count()).select_from(table).where(*refers)) or 0
+            parent = key.column.table.alias()  # checkpoints refer to checkpoints
+            to_nothing = ~exists().where(parent.c[key_column] == key.parent)
+            rows = session.execute(select(*table.primary_key, key.parent).where(*refers, to_nothing))
+            missing += [
+                MissingReference(f"{table.name} {' '.join(map(str, at))}", key.parent.name, value, name)
+                for *at, value in rows
+            ]
+    return count, missing
 
 
 def referring_runs(session: Session, run: str) -> list[str]:

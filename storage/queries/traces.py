@@ -49,6 +49,12 @@ def trained_on_of(session: Session, question_id: str) -> list[TrainedOnRow]:
     return [TrainedOnRow(*row) for row in session.execute(statement.order_by(TrainedOn.checkpoint))]
 
 
+def trained_on_by(session: Session, checkpoint: str) -> list[TrainedOnRow]:
+    """The questions that a checkpoint was trained on, and at which steps, by question."""
+    statement = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.checkpoint == checkpoint)
+    return [TrainedOnRow(*row) for row in session.execute(statement.order_by(TrainedOn.question_id))]
+
+
 def count_learned_from(session: Session, checkpoint: str) -> int:
     """The number of questions that a checkpoint was trained on."""
     counted = select(func.count()).select_from(TrainedOn).where(TrainedOn.checkpoint == checkpoint)
