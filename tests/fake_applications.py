@@ -16,15 +16,15 @@ from tests.http_server import Handler, listening
 def fake_applications(
     texts_by_question: Mapping[str, Sequence[str]],
 ) -> Iterator[tuple[Services, list[dict[str, Any]]]]:
-    """An application answers these questions with these texts, one for each sample, and any other question with texts
-    that have no answer. Yields the applications' addresses and the requests that they got."""
+    """An application answers these questions with these texts, in turn one for each sample, and any other question with
+    texts that have no answer. Yields the applications' addresses and the requests that they got."""
     requests: list[dict[str, Any]] = []
 
     def texts_of(body: dict[str, Any]) -> Sequence[str]:
         requests.append(body)
         message = body["messages"][-1]["content"]
         known = next((question for question in texts_by_question if question in message), None)
-        return ["no idea"] * body["n"] if known is None else texts_by_question[known]
+        return ["no idea"] * body["n"] if known is None else texts_by_question[known][: body["n"]]
 
     with answering(texts_of) as services:
         yield services, requests

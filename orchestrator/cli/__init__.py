@@ -34,6 +34,7 @@ _COMMANDS = {
         "resume": "running:resume",
         "runs": "runs:runs",
         "logs": "logs:logs",
+        "verify": "verify:verify",
         "experiment": "experiment:experiment",
         "presets": "presets:presets",
         "check": "check:check",

@@ -1,10 +1,11 @@
-"""A run that was started in Prefect's UI and not interrupted, for all tests that need a whole run; and the client of a
-Prefect server, for tests that run their own flows."""
+"""Runs for all tests that need a whole one: one that was started in Prefect's UI and not interrupted, and two without
+real services; and the client of a Prefect server, for tests that run their own flows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,10 +17,13 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from orchestrator.installation.home import Home
+from storage.session import Store, open_store
 from tests.browsing import open_prefect
 from tests.conftest import opened_browser
 from tests.live import Live, wait_until
 from tests.orchestrator import whole_runs
+from tests.orchestrator.stored_runs import store_loop, store_rounds
 from tests.orchestrator.whole_runs import WholeRun
 from tests.services.prefect_server import AUTH
 
@@ -75,3 +79,22 @@ def prefect(prefect_url: str) -> Iterator[SyncPrefectClient]:
         get_client(sync_client=True) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="session")
+def loop_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with the run of `stored_runs.store_loop`. Copy it before you change it."""
+    return _stored(tmp_path_factory.mktemp("loop"), store_loop)
+
+
+@pytest.fixture(scope="session")
+def rounds_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with the run of `stored_runs.store_rounds`. Copy it before you change it."""
+    return _stored(tmp_path_factory.mktemp("rounds"), store_rounds)
+
+
+def _stored(folder: Path, store_run: Callable[[Store, Home], None]) -> Home:
+    store = open_store(f"sqlite:///{folder / 'coevo.db'}", create=True)
+    store_run(store, Home(folder))
+    store.close()
+    return Home(folder)

@@ -1,0 +1,68 @@
+"""`coevo verify`: whether what is stored of a run is consistent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from orchestrator.cli.question import printable
+from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.installation.home import home
+from orchestrator.verification.checks import Check, Verification
+from orchestrator.verification.run import verify_run
+from storage.session import open_store
+
+_SHOWN = 20  # violations of a check, and notes, that the text shows; --json prints all
+_MOST_CHARS = 1_000  # of a line
+
+
+def verify(
+    run: RunName,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not read the files of checkpoints, only their manifests.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that what is stored of a run is consistent, by computing it again from its raw rows and files
+    (docs/storage.md). Nothing is changed.
+
+    The exit code is 1 if anything is not as it should be. Stages that are not finished are left out.
+    """
+    with clear_errors():
+        coevo_home = home()
+        verification = verify_run(coevo_home, open_store(coevo_home.database), run, quick=quick)
+    if as_json:
+        print(json.dumps(asdict(verification) | {"violations": verification.violations}, indent=1))
+    else:
+        _show(verification)
+    raise typer.Exit(1 if verification.violations else 0)
+
+
+def _show(verification: Verification) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    width = max(len(check.name) for check in verification.checks)
+    for check in verification.checks:
+        print(f"{check.name:<{width}}  {check.checked:>9,} checked, {_count(len(check.violations))}")
+    for check in verification.checks:
+        for line in _details(check):
+            console.print(printable(f"{check.name}: {line}", _MOST_CHARS))
+    if verification.left_out:
+        console.print(printable(f"left out: {'; '.join(verification.left_out)}", _MOST_CHARS))
+    print(f"run {verification.run}: {_count(verification.violations)}")
+
+
+def _details(check: Check) -> Iterator[str]:
+    violations = [f"{row.row}: expected {row.expected}, stored is {row.stored}" for row in check.violations]
+    for name, lines in (("notes", check.notes), ("violations", violations)):
+        yield from lines[:_SHOWN]
+        if (more := len(lines) - _SHOWN) > 0:
+            yield f"{more:,} more {name}; --json prints all"
+
+
+def _count(violations: int) -> str:
+    return f"{violations:,} violation{'' if violations == 1 else 's'}" if violations else "no violations"

@@ -1,0 +1,52 @@
+"""A fake training: it publishes what a trainer hands back, metrics, stored rollouts and a model, without learning."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.types import Scored
+from orchestrator.stages.context import Context
+from trainers.base import SolverJob, TrainJob, TrainResult
+from trainers.rollouts import Content, Sample, folder_in, write_step
+from trainers.schedule import questions_at
+
+
+def fake_training(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:
+    """Every other rollout of a prompt is rewarded. The model's bytes name the job, and so do the optimiser's moments.
+    Takes the place of `orchestrator.stages.training._run`, which waits for Ray."""
+    del context, steps_before
+    steps = range(1, job.training.steps + 1)
+    for step in steps:
+        _write_rollouts(job, step)
+    metrics = tuple({"step": step, "reward_mean": 0.5, "kl": 0.01 * step, "entropy": 0.6} for step in steps)
+    optimiser = _folder(job.work_dir / "optimiser", f"moments of {job.key}") if job.rounds else None
+    return TrainResult(_folder(job.work_dir / "final", job.key), len(steps), metrics, optimiser)
+
+
+def _folder(folder: Path, content: str) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_text(content)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def _write_rollouts(job: TrainJob, step: int) -> None:
+    prompts, size = job.training.prompts_per_step, job.rollouts
+    rewards = np.arange(size) % 2.0
+    advantages = job.reward.advantages(rewards[: job.trained]).tolist()
+    samples = [
+        Sample(f"rollout {i} of {job.key}", 3, "stop", 0.5, advantages[i] if i < job.trained else None)
+        for i in range(size)
+    ]
+    questions: list[Any] = questions_at(job, step) if isinstance(job, SolverJob) else [None] * prompts
+    contents = [
+        [Content(question and question.question_id, question.text if question else "What is 1 + 1?")] * size
+        for question in questions
+    ]
+    stored = range(min(prompts, job.stored_prompts))
+    write_step(folder_in(job.work_dir), step, stored, [Scored("3", rewards)] * prompts, contents, [samples] * prompts)

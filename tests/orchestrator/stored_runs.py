@@ -1,0 +1,129 @@
+"""Whole runs in a store, made by the real stages from the replies of fake applications and from fake trainings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from core.settings.templates import CHALLENGER_USER
+from core.types import Flow
+from orchestrator.flows import _with_series
+from orchestrator.installation.home import Home
+from orchestrator.ledger import LastWrite, run_once
+from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.plan import plan
+from orchestrator.runs import prepare
+from orchestrator.stages.context import Context
+from storage import queries
+from storage.session import Store, open_store
+from tests.fake_applications import fake_applications
+from tests.fake_training import fake_training
+
+RUN = "whole"
+_TRAINING = {"steps": 2, "prompts_per_step": 3, "rollouts_per_prompt": 4, "workers": 1}
+# Of four votes two are for 3 (p_hat 1/2, in the band), three for 12, and two for x + 1, which only the grader finds
+# equal to 1 + x; all four for 7 is too easy, and the last question has no majority.
+_VOTES = {
+    "What is 1 + 2?": ["It is \\boxed{3}.", "\\boxed{4}", "\\boxed{3}", "no idea"],
+    "What is 5 + 7?": ["\\boxed{12}", "\\boxed{12}", "\\boxed{12}", "\\boxed{13}"],
+    "What is x + 1?": ["\\boxed{x + 1}", "\\boxed{1 + x}", "\\boxed{3}", "no idea"],
+    "What is 3 + 4?": ["\\boxed{7}"] * 4,
+    "What is y?": ["no idea"] * 4,
+}
+_HELD_OUT = {"What is 2 + 2?": "4", "What is 20 + 1?": "21"}
+_REFUSED = ["What is 1 + 2?", "What is 2 + 2?"]  # an earlier candidate's text, and that of a held-out question
+_ANSWERS = {
+    "What is 2 + 2?": ["\\boxed{4}", "\\boxed{4}", "\\boxed{5}"],
+    "What is 20 + 1?": ["\\boxed{3}", "no idea", "\\boxed{21}"],
+}
+_CANDIDATES = [
+    *(f"<question>{question}</question> \\boxed{{0}}" for question in [*_VOTES, *_REFUSED]),
+    "a reply without a question",
+]
+
+
+def store_loop(store: Store, home: Home) -> None:
+    """Two iterations of eight candidates, each with a branch on labelled data."""
+    settings = {
+        **_settings(home),
+        **_training("challenger"),
+        **_training("labelled"),
+        "dataset.candidates": len(_CANDIDATES),
+        "labelled.file": "micro",
+        "labelled.limit": 6,
+    }
+    _store(store, home, "demo", "co_evolve", settings)
+
+
+def store_rounds(store: Store, home: Home) -> None:
+    """Two rounds on given prompts, which are voted on before."""
+    rows = [{"problem": question, "answer": str(i)} for i, question in enumerate(_VOTES)]
+    settings = {
+        **_settings(home),
+        "prompts.file": _write(home.path / "prompts.jsonl", rows),
+        "prompts.labels": "offline",
+        "prompts.answer": "answer",
+        "solver.reward.type": "srt",
+        "solver.reward.labels": "offline",
+        "solver.training.optimiser": "continued",
+        "early_stopping.benchmark": str(home.path / "benchmark.jsonl"),
+        "audit.oracle": "given",
+    }
+    _store(store, home, "micro", "self_train", settings)
+
+
+def _settings(home: Home) -> dict[str, Any]:
+    items = [{"id": f"{i}", "problem": item[0], "answer": item[1]} for i, item in enumerate(_HELD_OUT.items())]
+    return {
+        "iterations": 2,
+        "rollout_text": "all",
+        "rollout_prompts": 2,
+        "dataset.votes": 4,
+        "evaluation.benchmark": _write(home.path / "benchmark.jsonl", items),
+        "evaluation.samples": 3,
+        **_training("solver"),
+    }
+
+
+def _training(table: str) -> dict[str, int]:
+    return {f"{table}.training.{name}": value for name, value in _TRAINING.items()}
+
+
+def _write(file: Path, rows: list[dict[str, str]]) -> str:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def _store(store: Store, home: Home, preset: str, flow: Flow, settings: dict[str, Any]) -> None:
+    config = prepare(home, store, RUN, preset, 0, settings, flow)
+    texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS}
+    with pytest.MonkeyPatch.context() as patch, fake_applications(texts) as (services, _):
+        patch.setattr("orchestrator.stages.training._run", fake_training)
+        for t, stage in plan(config):
+            _run_stage(Context(home, store, services, RUN, config, t, stage, lambda *_: None))
+    with store.write() as session:
+        queries.runs.set_run_status(session, RUN, "done")
+    shutil.rmtree(home.work)
+
+
+def _run_stage(context: Context) -> None:
+    def body() -> LastWrite:
+        return partial(_with_series, context.key, STAGE_FUNCTIONS[context.stage](context))
+
+    run_once(context.store, context.run, context.iteration, context.stage, body)
+
+
+def copy_of(home: Home, folder: Path) -> tuple[Home, Store]:
+    """A copy of a home with its SQLite database, whose rows name the files of the copy."""
+    shutil.copytree(home.path, folder, dirs_exist_ok=True)
+    store = open_store(f"sqlite:///{folder / 'coevo.db'}")
+    with store.write() as session:
+        names = {"old": str(home.path), "new": str(folder)}
+        session.execute(text("UPDATE checkpoints SET path = replace(path, :old, :new)"), names)
+    return Home(folder), store
