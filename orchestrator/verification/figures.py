@@ -54,9 +54,10 @@ def estimates(check: Check, subject: Subject) -> None:
         stored = [point for point in _stored(session, subject) if point.estimated]
         by_people = queries.audits.oracles_of(session, subject.name).get(human.ORACLE, [])
         in_progress = {human.ORACLE for t in by_people if not human.is_over(session, subject.name, t)}
+        stages = queries.ledger.stages_of(session, subject.name)
     if in_progress:
         check.notes.append("people have not finished a sample, so estimates from their labels are left out")
-    if any(row.stage == "audit_labels" for row in subject.unfinished):
+    if any(row.stage == "audit_labels" and row.status != "done" for row in stages):
         check.notes.append("an audit is not finished, so no estimate is checked")
         return
     chosen = [

@@ -81,6 +81,6 @@ def _files(check: Check, row: str, folder: Path, sha256: str, *, quick: bool) ->
 
 def left_over(check: Check, subject: Subject) -> None:
     """What `coevo gc` would call garbage of the run is a note: it takes room and does no harm."""
-    found = garbage(subject.home, subject.store, timedelta(0), only_run=subject.name)
-    check.checked = len(found)
-    check.notes += [f"{item.path}: {item.why}; `coevo gc` removes its {decimal(item.bytes)}" for item in found]
+    items = garbage(subject.home, subject.store, timedelta(0), only_run=subject.name)
+    check.checked = len(items)
+    check.notes += [f"{item.path}: {item.why}; `coevo gc` removes its {decimal(item.bytes)}" for item in items]

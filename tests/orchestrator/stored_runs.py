@@ -48,8 +48,9 @@ _CANDIDATES = [
 ]
 
 
-def store_loop(store: Store, home: Home) -> None:
-    """Two iterations of eight candidates, each with a branch on labelled data."""
+def store_loop(store: Store, home: Home, **more: Any) -> None:
+    """Two iterations of eight candidates, each with a branch on labelled data. `more` are further settings, with `__`
+    for the dots in their names."""
     settings = {
         **_settings(home),
         **_training("challenger"),
@@ -57,12 +58,13 @@ def store_loop(store: Store, home: Home) -> None:
         "dataset.candidates": len(_CANDIDATES),
         "labelled.file": "micro",
         "labelled.limit": 6,
+        **_named(more),
     }
     _store(store, home, "demo", "co_evolve", settings)
 
 
-def store_rounds(store: Store, home: Home) -> None:
-    """Two rounds on given prompts, which are voted on before."""
+def store_rounds(store: Store, home: Home, **more: Any) -> None:
+    """Two rounds on given prompts, which are voted on before; `more` as above."""
     rows = [{"problem": question, "answer": str(i)} for i, question in enumerate(_VOTES)]
     settings = {
         **_settings(home),
@@ -74,8 +76,13 @@ def store_rounds(store: Store, home: Home) -> None:
         "solver.training.optimiser": "continued",
         "early_stopping.benchmark": str(home.path / "benchmark.jsonl"),
         "audit.oracle": "given",
+        **_named(more),
     }
     _store(store, home, "micro", "self_train", settings)
+
+
+def _named(more: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("__", "."): value for name, value in more.items()}
 
 
 def _settings(home: Home) -> dict[str, Any]:

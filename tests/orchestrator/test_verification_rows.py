@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -128,6 +129,57 @@ PLANTED = {
         "stages",
         "audit_labels of iteration 2",
     ),
+    "DELETE FROM stages WHERE iteration = 2 AND stage = 'audit_labels'": ("stages", "check_health of iteration 2"),
+    "UPDATE stages SET iteration = 3 WHERE iteration = 2 AND stage = 'evaluate_labelled'": (
+        "stages",
+        "evaluate_labelled of iteration 3",
+    ),
+    """UPDATE stages SET result = '{"kept": 9}' WHERE iteration = 1 AND stage = 'label_questions'""": (
+        "filter statistics",
+        "result of label_questions 1: kept",
+    ),
+    """UPDATE stages SET result = '{"audited": 9}' WHERE iteration = 1 AND stage = 'audit_labels'""": (
+        "oracle's labels",
+        "result of audit_labels 1: audited",
+    ),
+    """UPDATE stages SET result = '{"checkpoint": "whole/base/0"}' WHERE iteration = 1 AND stage = 'evaluate'""": (
+        "evaluations",
+        "result of evaluate of iteration 1: checkpoint",
+    ),
+    "DELETE FROM oracle_labels WHERE question_id = 'whole/2/000001'": (
+        "oracle's labels",
+        "whole/2/000001: verdict of exact",
+    ),
+    "UPDATE checkpoints SET parent = NULL WHERE id = 'whole/challenger/2'": (
+        "references",
+        "checkpoints without a parent",
+    ),
+    "UPDATE checkpoints SET manifest = '{}' WHERE id = 'whole/challenger/1'": (
+        "checkpoints",
+        "whole/challenger/1: sha256 of the manifest in the row",
+    ),
+    "INSERT INTO checkpoints (id, run, role, iteration, step, path, sha256, manifest, parent, files_removed) "
+    "SELECT 'whole/solver/3', run, role, 3, step, path, sha256, manifest, parent, files_removed FROM checkpoints "
+    "WHERE id = 'whole/solver/2'": ("trained checkpoints", "whole/solver/3"),
+    "DELETE FROM training_rollouts WHERE iteration = 2 AND role = 'solver' AND step = 1": (
+        "training rollouts",
+        "train_solver of iteration 2: steps with rollouts",
+    ),
+    "UPDATE evaluated_items SET greedy_correct = NOT greedy_correct WHERE item_id = '0' AND evaluation_id IN "
+    "(SELECT id FROM evaluations WHERE checkpoint_id = 'whole/labelled/1')": (
+        "evaluated questions",
+        "BENCHMARK, whole/labelled/1, question 0: greedy_correct",
+    ),
+    "UPDATE evaluated_items SET majority_correct = NOT majority_correct WHERE item_id = '0' AND evaluation_id IN "
+    "(SELECT id FROM evaluations WHERE checkpoint_id = 'whole/solver/1')": (
+        "evaluated questions",
+        "BENCHMARK, whole/solver/1, question 0: majority_correct",
+    ),
+    "DELETE FROM evaluated_answers WHERE item_id = '1' AND sample_index = 1 AND evaluation_id IN "
+    "(SELECT id FROM evaluations WHERE checkpoint_id = 'whole/labelled/1')": (
+        "evaluated questions",
+        "BENCHMARK, whole/labelled/1, question 1: sample indices",
+    ),
     f"INSERT INTO run_leases VALUES ('whole', '{_DEAD}', '2999-01-01 00:00:00')": ("leases", "lease on run whole"),
 }
 
@@ -153,6 +205,34 @@ def test_a_run_has_no_violations_on_either_database_and_all_changes_at_once_are_
             session.execute(text(statement))
     named = rows(verify_run(home, store, RUN))
     assert {check for check, _ in PLANTED.values()} <= named.keys()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shared": True},
+        {"labelled__chained": True},
+        {"challenger__trained": False},
+        {"rollout_text": "kept", "rollout_prompts": 0},
+        {"rollout_text": "none", "dataset__denominator": "parsed"},
+        {"guard__ill_posed": "roll_back"},
+        {"evaluation__samples": 0, "dataset__filtered": False},
+    ],
+    ids=str,
+)
+def test_no_kind_of_loop_has_violations(sqlite: Store, tmp_path: Path, settings: dict[str, Any]) -> None:
+    home = Home(tmp_path)
+    store_loop(sqlite, home, **settings)
+    assert rows(verify_run(home, sqlite, RUN)) == {}
+
+
+def test_prompts_that_nobody_votes_on_have_no_violations(sqlite: Store, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    store_rounds(sqlite, home, prompts__labels="none", solver__reward__labels="online")
+    verification = verify_run(home, sqlite, RUN)
+    assert rows(verification) == {}
+    counts = {check.name: check.checked for check in verification.checks}
+    assert (counts["votes"], counts["verdicts"]) == (0, 5)
 
 
 def test_given_prompts_in_rounds_have_no_violations(store: Store, tmp_path: Path) -> None:
