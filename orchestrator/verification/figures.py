@@ -46,8 +46,8 @@ def _measured(check: Check, subject: Subject, *, of_labels: bool) -> None:
 def estimates(check: Check, subject: Subject) -> None:
     """Estimated label accuracy is what p_hat and the audits of other iterations give.
 
-    Estimates are computed at the end of a labelling and of an audit. While people label a sample, they are those of the
-    time before, so those by people are left out until the sample is over.
+    They are computed anew when questions are labelled, and once an audit is over: at the end of the iteration if it is
+    the run's own, and of the sample if people label it. Until then they are those of the time before, and left out.
     """
     with subject.store.read() as session:
         expected = estimated_points(session, subject.name)
@@ -55,10 +55,11 @@ def estimates(check: Check, subject: Subject) -> None:
         by_people = queries.audits.oracles_of(session, subject.name).get(human.ORACLE, [])
         in_progress = {human.ORACLE for t in by_people if not human.is_over(session, subject.name, t)}
         stages = queries.ledger.stages_of(session, subject.name)
+    ended = {row.iteration for row in stages if row.stage == "check_health" and row.status == "done"}
     if in_progress:
         check.notes.append("people have not finished a sample, so estimates from their labels are left out")
-    if any(row.stage == "audit_labels" and row.status != "done" for row in stages):
-        check.notes.append("an audit is not finished, so no estimate is checked")
+    if any(row.stage == "audit_labels" and row.iteration not in {0, *ended} for row in stages):
+        check.notes.append("the iteration of an audit is not finished, so no estimate is checked")
         return
     chosen = [
         [point for point in points if point.iteration in subject.finished and point.oracle not in in_progress]
@@ -74,10 +75,10 @@ def _stored(session: Session, subject: Subject) -> list[SeriesPoint]:
 def _compare(check: Check, expected: Iterable[SeriesPoint], stored: Iterable[SeriesPoint]) -> None:
     expected_by_key, stored_by_key = ({_key(point): point for point in points} for points in (expected, stored))
     for key in sorted(expected_by_key | stored_by_key):
-        want, have = expected_by_key.get(key), stored_by_key.get(key)
+        point, stored_point = expected_by_key.get(key), stored_by_key.get(key)
         check.checked += 1
-        if want is None or have is None or not _equal(want, have):
-            check.violate(_row(key), _text(want), _text(have))
+        if point is None or stored_point is None or not _equal(point, stored_point):
+            check.violate(_row(key), _text(point), _text(stored_point))
 
 
 def _equal(a: SeriesPoint, b: SeriesPoint) -> bool:
@@ -120,10 +121,10 @@ def oracle_labels(check: Check, subject: Subject) -> None:
         expected = {label.question_id: label for label in audited_labels(subject.store, subject.name, t, audit)}
         check.expect(f"result of audit_labels {t}: audited", len(expected), result.get("audited"))
         for key in sorted(expected | stored):
-            want, have = (labels[key].verdict if key in labels else None for labels in (expected, stored))
-            if want != have and audit.oracle == "given" and "unknown" in (want, have):
+            verdicts = [labels[key].verdict if key in labels else None for labels in (expected, stored)]
+            if len({*verdicts}) > 1 and audit.oracle == "given" and "unknown" in verdicts:
                 undecided += 1
             else:
-                check.expect(f"{key}: verdict of {audit.oracle}", want, have)
+                check.expect(f"{key}: verdict of {audit.oracle}", *verdicts)
     if undecided:
         check.notes.append(f"{undecided} labels: the grader could not decide the same comparisons as in the run")

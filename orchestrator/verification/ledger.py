@@ -44,16 +44,13 @@ def leases(check: Check, subject: Subject) -> None:
     process that works on the run ends it."""
     with subject.store.read() as session:
         now = queries.tables.database_time(session)
-    held = [] if subject.lease is None else [(f"lease on run {subject.name}", subject.lease.owner)]
-    held += [
-        (f"lease on {_name(row)}", row.owner)
-        for row in subject.stages
-        if row.status == "running" and row.lease_expires > now
-    ]
-    for name, owner in held:
-        expired = subject.lease is not None and owner == subject.lease.owner and subject.lease.expires <= now
+    lease = subject.lease
+    held = [(f"lease on run {subject.name}", lease.owner, lease.expires)] if lease else []
+    running = (row for row in subject.stages if row.status == "running" and row.lease_expires > now)
+    held += [(f"lease on {_name(row)}", row.owner, row.lease_expires) for row in running]
+    for name, owner, expires in held:
         check.checked += 1
-        if expired or not is_alive(owner):
+        if expires <= now or not is_alive(owner):
             check.violate(name, "none of a process that has ended", process_of(owner))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from sqlalchemy.orm import Session
 
 from core.settings.config import CoEvolution
-from core.types import Checkpoint, CheckpointRole, Role, Stage, checkpoint_id, question_id
+from core.types import Checkpoint, Role, Stage, checkpoint_id, question_id
 from orchestrator.stages.chain import Chain
 from orchestrator.verification.checks import Check, fields_of
 from orchestrator.verification.subject import Subject
+from orchestrator.verification.trainings import TRAININGS
 from storage import queries
 from storage.errors import NotThere
 
@@ -22,12 +21,6 @@ _TRAINED_BEFORE: dict[Stage, tuple[Role, ...]] = {
     "train_solver": ("challenger",),
     "train_labelled": ("challenger", "solver"),
     "evaluate": ("challenger", "solver"),
-}
-# Stage of a training -> the role of its checkpoint, and the role whose model it begins with.
-TRAININGS: dict[Stage, tuple[CheckpointRole, Role]] = {
-    "train_challenger": ("challenger", "challenger"),
-    "train_solver": ("solver", "solver"),
-    "train_labelled": ("labelled", "solver"),
 }
 
 
@@ -73,22 +66,22 @@ def writers(check: Check, subject: Subject) -> None:
 def trainings(check: Check, subject: Subject) -> None:
     """Each training that is done has a checkpoint with the sha256 of the stage's result, which was trained from the one
     that the chain says; and no other checkpoint is stored."""
-    for stage, (role, begins_as) in TRAININGS.items():
+    for stage, (made, role) in TRAININGS.items():
         for t, result in subject.done(stage):
             with subject.store.read() as session:
-                rows = {row.id: row for row in queries.checkpoints.checkpoints_of(session, subject.name, role)}
-                begins_with = playing(session, subject, begins_as, t, stage)
+                rows = {row.id: row for row in queries.checkpoints.checkpoints_of(session, subject.name, made)}
+                begins_with = playing(session, subject, role, t, stage)
             if result.get("trained") is False:  # a Challenger that is never trained
                 check.expect(f"result of {stage} {t}: checkpoint", begins_with, result["checkpoint"])
                 continue
-            key = checkpoint_id(subject.name, role, t)
+            key = checkpoint_id(subject.name, made, t)
             check.expect_fields(f"result of {stage} {t}", {"checkpoint": key}, result)
             expected = {"sha256": result["sha256"], "parent": begins_with}
             check.expect_fields(key, expected, fields_of(rows[key]) if key in rows else {})
     with subject.store.read() as session:  # a process may have finished a training since the verification began
         done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, subject.name) if row.result}
         stored = queries.checkpoints.checkpoints_of(session, subject.name)
-    made_by = {role: stage for stage, (role, _) in TRAININGS.items()}
+    made_by = {made: stage for stage, (made, _) in TRAININGS.items()}
     for row in stored:
         if row.role != "base" and (row.iteration, made_by[row.role]) not in done:
             check.violate(row.id, f"{made_by[row.role]} of iteration {row.iteration} done", "a checkpoint without it")
@@ -110,8 +103,8 @@ def trained_on(check: Check, subject: Subject) -> None:
             check.checked += 1
             if row.question_id not in usable:
                 check.violate(f"{row.checkpoint} trained on {row.question_id}", "a question that was kept", "another")
-        prompts = Counter(step for row in rows for step in row.steps)
-        check.expect(f"{subject.name}/solver/{t}: steps with questions", [*range(1, steps + 1)], sorted(prompts))
+        stored = sorted({step for row in rows for step in row.steps})
+        check.expect(f"{subject.name}/solver/{t}: steps with questions", [*range(1, steps + 1)], stored)
 
 
 def playing(session: Session, subject: Subject, role: Role, iteration: int, stage: Stage) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sqlalchemy.exc import DBAPIError
+
 from core.errors import CoevoError
 from orchestrator.installation.home import Home
 from orchestrator.ledger import is_alive
@@ -57,7 +59,8 @@ def _result(name: str, check: Callable[[Check, Subject], None], subject: Subject
     try:
         check(result, subject)
     except _DAMAGED as error:
-        result.violate("the check itself", "rows that can be read", f"{type(error).__name__}: {shown(str(error))}")
+        reason = error.orig if isinstance(error, DBAPIError) else error  # without the statement
+        result.violate("the check itself", "rows that can be read", f"{type(reason).__name__}: {shown(str(reason))}")
     return result
 
 

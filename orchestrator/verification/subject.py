@@ -14,8 +14,9 @@ from orchestrator.installation.home import Home
 from orchestrator.plan import stages_of
 from orchestrator.question_sets.held_out import held_out_texts
 from storage import queries
+from storage.errors import StoreError
 from storage.rows import RunDetail, RunLease, StageRow
-from storage.session import Store
+from storage.session import DATABASE_ERRORS, Store
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,12 @@ class Subject:
 
 
 def subject_of(home: Home, store: Store, name: str, *, quick: bool) -> Subject:
-    """Raises `NotThere` if there is no such run, and `UnreadableSettings`."""
-    with store.read() as session:
-        run = queries.runs.get_run(session, name)
-        stages = queries.ledger.stages_of(session, name)
-        lease = queries.run_leases.leases(session).get(name)
+    """Raises `NotThere` if there is no such run, `UnreadableSettings`, and `StoreError` if the database is damaged."""
+    try:
+        with store.read() as session:
+            run = queries.runs.get_run(session, name)
+            stages = queries.ledger.stages_of(session, name)
+            lease = queries.run_leases.leases(session).get(name)
+    except DATABASE_ERRORS as error:
+        raise StoreError(f"run {name}: its rows cannot be read: {error}") from error
     return Subject(home, store, run, queries.runs.config_from(run), tuple(stages), lease, quick)

@@ -12,17 +12,17 @@ import numpy as np
 from core.methods.base import Objective
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
-from core.types import Role, Stage, TrainingRollout
+from core.types import CheckpointRole, Role, Stage, TrainingRollout
 from orchestrator.verification.checks import Check, shown
 from orchestrator.verification.subject import Subject
 from storage import queries
 from storage.queries.training_rollouts import Training
 
-# Stage -> the role that it trains, and its table in a preset.
-_TRAININGS: dict[Stage, tuple[Role, str]] = {
+# Stage -> the role of its checkpoint, whose name is also that of its table in a preset; and the role that it trains.
+TRAININGS: dict[Stage, tuple[CheckpointRole, Role]] = {
     "train_challenger": ("challenger", "challenger"),
     "train_solver": ("solver", "solver"),
-    "train_labelled": ("solver", "labelled"),
+    "train_labelled": ("labelled", "solver"),
 }
 _ALL = 1 << 31  # rollouts of a step: more than there are
 _TOLERANCE = 1e-9  # of advantages, which are recomputed by the same code
@@ -58,14 +58,13 @@ class StageTraining:
 def trainings_of(subject: Subject) -> Iterator[StageTraining]:
     """The stages that have trained. The steps of a branch on labelled data continue those of its Solver."""
     planned = {training.table: training for training in subject.config.trainings}
-    for stage, (role, table) in _TRAININGS.items():
+    for stage, (table, role) in TRAININGS.items():
         for t, result in subject.done(stage):
             if "steps" not in result:  # a Challenger that is never trained
                 continue
             before = subject.results[t, "train_solver"]["steps"] if stage == "train_labelled" else 0
-            chained = table == "solver" and "labelled" in planned and not subject.config.has_branch
-            tables = (table, "labelled") if chained else (table,)
-            own = tuple(planned[name] for name in tables)
+            is_chained = table == "solver" and "labelled" in planned and not subject.config.has_branch
+            own = (planned[table], planned["labelled"]) if is_chained else (planned[table],)
             yield StageTraining(t, stage, role, own, before + 1, before + result["steps"])
 
 

@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import func, select
 
 from orchestrator.plan import LOOP, WITH_BRANCH
+from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.checkpoints import verify
 from storage.models import Base, Evaluations
@@ -68,6 +69,8 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     assert whole_runs.status(live, RUN) == "done"
     assert whole_runs.rows(live, RUN) == whole_run.rows
     assert whole_runs.texts(live, RUN) == whole_run.texts
+    verification = verify_run(live.home, live.store(), RUN)
+    assert [violation for check in verification.checks for violation in check.violations] == []
     with live.store().read() as session:
         stages = {stage.stage: stage for stage in queries.ledger.stages_of(session, RUN) if stage.iteration == 1}
     assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(WITH_BRANCH, "done")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
 from pathlib import Path
 
 import psutil
@@ -144,6 +145,22 @@ def test_a_result_without_its_fields_is_a_violation_and_no_crash(copied: tuple[H
         session.connection().exec_driver_sql("UPDATE stages SET result = '{}' WHERE stage = 'train_solver'")
     [violation] = _check(home, store, "training metrics").violations
     assert violation == Violation("the check itself", "rows that can be read", "KeyError: \"'steps'\"")
+
+
+def test_a_damaged_page_of_the_database_is_a_violation_and_no_crash(copied: tuple[Home, Store]) -> None:
+    home, store = copied
+    store.close()
+    file = home.path / "coevo.db"
+    with sqlite3.connect(file) as connection:
+        [(page, size)] = connection.execute(
+            "SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = 'rollouts'"
+        )
+    content = bytearray(file.read_bytes())
+    content[(page - 1) * size : page * size] = b"\xff" * size
+    file.write_bytes(content)
+    [violation] = _check(home, store, "votes").violations
+    assert violation.row == "the check itself"
+    assert violation.stored == "DatabaseError: 'database disk image is malformed'"
 
 
 def _check(home: Home, store: Store, name: str) -> Check:
