@@ -15,7 +15,8 @@ from services.oracles import human
 from storage import queries
 from storage.rows import SeriesPoint
 
-# Sums of the same numbers in another order differ by rounding, and an interval's end is a root of such a difference.
+# Relative to a figure's value. Sums of the same numbers in another order differ by rounding, and an interval's end is a
+# root of such a difference.
 _TOLERANCE = 1e-6
 
 _RECOMPUTED = ("exact", "given")  # oracles that need no service and no program of the user's
@@ -39,8 +40,7 @@ def _measured(check: Check, subject: Subject, *, of_labels: bool) -> None:
         with subject.store.read() as session:
             expected = points_of(session, subject.name, t)
             stored = [point for point in _stored(session, subject) if point.iteration == t and not point.estimated]
-        chosen = ([p for p in points if (p.name in OF_LABELS) == of_labels] for points in (expected, stored))
-        _compare(check, *chosen)
+        _compare(check, *([p for p in points if (p.name in OF_LABELS) == of_labels] for points in (expected, stored)))
 
 
 def estimates(check: Check, subject: Subject) -> None:
@@ -82,14 +82,12 @@ def _compare(check: Check, expected: Iterable[SeriesPoint], stored: Iterable[Ser
 
 
 def _equal(a: SeriesPoint, b: SeriesPoint) -> bool:
-    pairs = ((a.value, b.value), (a.lo, b.lo), (a.hi, b.hi))
-    return a.n == b.n and all(_close(x, y) for x, y in pairs)
+    tolerance, pairs = _TOLERANCE * abs(a.value), ((a.value, b.value), (a.lo, b.lo), (a.hi, b.hi))
+    return a.n == b.n and all(_close(x, y, tolerance) for x, y in pairs)
 
 
-def _close(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+def _close(a: float | None, b: float | None, tolerance: float) -> bool:
+    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=0.0, abs_tol=tolerance))
 
 
 def _key(point: SeriesPoint) -> _Key:

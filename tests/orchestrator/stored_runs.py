@@ -55,6 +55,7 @@ def store_loop(store: Store, home: Home, **more: Any) -> None:
         **_settings(home),
         **_training("challenger"),
         **_training("labelled"),
+        "labelled.training.rollouts_per_prompt": 3,
         "dataset.candidates": len(_CANDIDATES),
         "labelled.file": "micro",
         "labelled.limit": 6,

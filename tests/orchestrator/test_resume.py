@@ -67,10 +67,10 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     command.wait()
     assert live.coevo("resume", RUN).returncode == 0
     assert whole_runs.status(live, RUN) == "done"
-    assert whole_runs.rows(live, RUN) == whole_run.rows
-    assert whole_runs.texts(live, RUN) == whole_run.texts
     verification = verify_run(live.home, live.store(), RUN)
     assert [violation for check in verification.checks for violation in check.violations] == []
+    assert whole_runs.rows(live, RUN) == whole_run.rows
+    assert whole_runs.texts(live, RUN) == whole_run.texts
     with live.store().read() as session:
         stages = {stage.stage: stage for stage in queries.ledger.stages_of(session, RUN) if stage.iteration == 1}
     assert {name: stage.status for name, stage in stages.items()} == dict.fromkeys(WITH_BRANCH, "done")

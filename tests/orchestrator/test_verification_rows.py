@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from orchestrator.installation.home import Home
 from orchestrator.verification.checks import Verification
 from orchestrator.verification.run import verify_run
+from storage.models import TrainingRollouts
 from storage.session import Store
 from tests.orchestrator.stored_runs import RUN, copy_of, store_loop, store_rounds
 
@@ -192,6 +194,15 @@ def test_each_change_by_hand_is_named_by_its_check(loop_home: Home, tmp_path: Pa
     check, row = PLANTED[statement]
     benchmark = str(loop_home.path / "benchmark.jsonl")
     assert row.replace("BENCHMARK", benchmark) in rows(verify_run(home, store, RUN))[check]
+
+
+def test_a_reward_that_is_not_finite_is_named(loop_home: Home, tmp_path: Path) -> None:
+    home, store = copy_of(loop_home, tmp_path)
+    with store.write() as session:
+        first = (TrainingRollouts.iteration == 1, TrainingRollouts.step == 1, TrainingRollouts.rollout == 3)
+        session.execute(update(TrainingRollouts).where(*first).values(reward=math.inf))
+    named = rows(verify_run(home, store, RUN))["training rollouts"]
+    assert "train_solver of iteration 1, step 1, prompt 1: rewards" in named
 
 
 def test_a_run_has_no_violations_on_either_database_and_all_changes_at_once_are_named(
