@@ -18,6 +18,7 @@ from storage.rows import SeriesPoint
 # Relative to a figure's value. Sums of the same numbers in another order differ by rounding, and an interval's end is a
 # root of such a difference.
 _TOLERANCE = 1e-6
+_LEAST_TOLERANCE = 1e-12  # for values near 0
 
 _RECOMPUTED = ("exact", "given")  # oracles that need no service and no program of the user's
 
@@ -82,7 +83,7 @@ def _compare(check: Check, expected: Iterable[SeriesPoint], stored: Iterable[Ser
 
 
 def _equal(a: SeriesPoint, b: SeriesPoint) -> bool:
-    tolerance, pairs = _TOLERANCE * abs(a.value), ((a.value, b.value), (a.lo, b.lo), (a.hi, b.hi))
+    tolerance, pairs = _TOLERANCE * abs(a.value) + _LEAST_TOLERANCE, ((a.value, b.value), (a.lo, b.lo), (a.hi, b.hi))
     return a.n == b.n and all(_close(x, y, tolerance) for x, y in pairs)
 
 

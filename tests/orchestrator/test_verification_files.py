@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -115,11 +116,12 @@ def test_quick_reads_manifests_only(loop_home: Home, tmp_path: Path) -> None:
 def test_files_that_were_removed_on_purpose_are_not_missing(loop_home: Home, tmp_path: Path) -> None:
     home, store = copy_of(loop_home, tmp_path)
     with store.write() as session:
-        queries.checkpoints.note_removed(session, ["whole/solver/2"])
+        queries.checkpoints.note_removed(session, ["whole/solver/2", "whole/challenger/1"])
+    shutil.rmtree(home.checkpoints / RUN / "challenger" / "1")
     verification = verify_run(home, store, RUN)
     assert violations(verification) == {}
     notes = {check.name: check.notes for check in verification.checks}
-    assert notes["checkpoints"] == ["the files of 1 checkpoints were removed, as checkpoints.keep says"]
+    assert notes["checkpoints"] == ["the files of 2 checkpoints were removed, as checkpoints.keep says"]
     [left_over] = notes["left over"]  # its row says that its files are removed, but they are there
     assert left_over.startswith(f"{home.path / SOLVER}: no row refers to its files")
 
