@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,20 @@ def test_what_changed_lately_and_what_a_live_process_may_write_stays(sqlite: Sto
     assert removed(home, garbage.garbage(home, sqlite, AT_ONCE)) == {"texts/gone"}
     assert removed(home, garbage.collect(home, sqlite, AT_ONCE)) == {"texts/gone"}
     assert all(path.exists() for path in held)
+
+
+def test_the_lease_of_a_process_that_was_killed_protects_nothing_and_stays_until_something_is_removed(
+    sqlite: Store, home: Home
+) -> None:
+    create_run(sqlite, home, "demo")
+    write(home.checkpoints / "demo/solver/1/model.safetensors")
+    with sqlite.write() as session:
+        killed = f"{socket.gethostname()}:1:2"  # process 1 has another start time
+        queries.run_leases.claim_run(session, run="demo", owner=killed, lease_seconds=60)
+    assert removed(home, garbage.garbage(home, sqlite, AT_ONCE)) == {"checkpoints/demo/solver/1"}
+    with sqlite.read() as session:
+        assert "demo" in queries.run_leases.leases(session)
+    assert removed(home, garbage.collect(home, sqlite, AT_ONCE)) == {"checkpoints/demo/solver/1"}
 
 
 def test_a_process_that_begins_between_the_list_and_the_removal_keeps_its_files(

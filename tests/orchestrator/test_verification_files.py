@@ -147,9 +147,9 @@ def test_rows_that_refer_to_nothing_are_named(loop_home: Home, tmp_path: Path) -
     with sqlite3.connect(home.path / "coevo.db") as connection:  # without foreign keys, as when a file is damaged
         connection.execute("DELETE FROM checkpoints WHERE id = 'whole/solver/1'")
         connection.execute("DELETE FROM questions WHERE id = 'whole/2/000004'")
-    found = violations(verify_run(home, store, RUN))
-    missing = {(violation.row, violation.expected) for violation in found["references"]}
+    named = violations(verify_run(home, store, RUN))
+    missing = {(violation.row, violation.expected) for violation in named["references"]}
     assert ("checkpoints whole/solver/2: parent", "whole/solver/1 in checkpoints") in missing
     assert ("rollouts whole/2/000004 0: question_id", "whole/2/000004 in questions") in missing
-    [begun] = [row for row in found["trained checkpoints"] if row.row == "whole/solver/1: parent"]
+    [begun] = [row for row in named["trained checkpoints"] if row.row == "whole/solver/1: parent"]
     assert begun.stored == "nothing"
