@@ -72,8 +72,12 @@ def _evaluations(check: Check, subject: Subject) -> None:
 
 def _read(check: Check, path: Path, keys: Mapping[_Key, None]) -> dict[_Key, str]:
     """The texts of a file by their keys, which are compared with the expected ones; empty if it cannot be read."""
+    texts = dict[_Key, str]()
     try:
-        texts = {(text.question_id, text.sample_index): text.text for text in iterate_texts(path)}
+        for question, sample, text in iterate_texts(path):
+            if (question, sample) in texts:
+                check.violate(_name((question, sample)), f"one text in {path}", "several")
+            texts[question, sample] = text
     except StoreError as error:
         check.violate(str(path), "a file of texts that can be read", str(error))
         return {}

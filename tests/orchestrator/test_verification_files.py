@@ -74,6 +74,7 @@ PLANTED: dict[str, tuple[str, Callable[[Path], None], str, str, str]] = {
         "000009/000000, sample 0",
         "one",
     ),
+    "a text twice": (VOTES, rewrite(lambda rows: [*rows, rows[0]]), "texts", "whole/1/000000, sample 0", "several"),
     "another text": (
         VOTES,
         rewrite(lambda rows: [rows[0]._replace(text="\\boxed{8}"), *rows[1:]]),
