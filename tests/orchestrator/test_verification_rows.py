@@ -148,6 +148,8 @@ PLANTED = {
         "evaluations",
         "result of evaluate of iteration 1: checkpoint",
     ),
+    """UPDATE stages SET result = '{"checkpoint": "whole/solver/2", "items": 9}' WHERE iteration = 2
+    AND stage = 'evaluate'""": ("evaluations", "result of evaluate of iteration 2: items"),
     "DELETE FROM oracle_labels WHERE question_id = 'whole/2/000001'": (
         "oracle's labels",
         "whole/2/000001: verdict of exact",
