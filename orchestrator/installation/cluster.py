@@ -19,7 +19,7 @@ import psutil
 
 from core.errors import CoevoError
 from core.waiting import wait_until
-from orchestrator.installation import processes
+from orchestrator.installation import prefect_command, processes
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotUp, Services, make_private
 from orchestrator.installation.ports import Ports, StartError, free_port
@@ -120,7 +120,8 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
-    prefect = [str(_BIN / "prefect"), "server", "start", "--host=127.0.0.1", f"--port={ports.prefect}"]
+    prefect = [sys.executable, "-m", prefect_command.__name__, "server", "start"]
+    prefect += ["--host=127.0.0.1", f"--port={ports.prefect}"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
         ("ray", ray, lambda: has_node(services)),

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from http.client import HTTPConnection
+from queue import Queue
 from urllib.parse import urlsplit
 
 import h11
 import pytest
+import uvicorn
+from anyio import to_thread
 from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
+from uvicorn.config import HTTP_PROTOCOLS
 
-from services.api.access.connections import LIMITS_S, Spreading
+from services.api.access import connections
+from services.api.access.connections import LIMITS_S, Spreading, TimelyH11, limit_every_uvicorn
 from tests.api_server import served
 
 POST = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\n"
 TOO_LONG_S = 30.0  # no test needs to wait as long
+LARGE, PART = 1 << 25, 1 << 16  # bytes; far more than the kernel keeps for a client that does not read
+GET_LARGE = b"GET /large HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
 
 
 def test_every_twentieth_response_closes_its_connection() -> None:
@@ -31,12 +40,40 @@ def test_every_twentieth_response_closes_its_connection() -> None:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
+def gave_up() -> Queue[None]:
+    """Gets an entry when the answer of /large ends."""
+    return Queue()
+
+
+@pytest.fixture(scope="module")
+def may_read() -> threading.Semaphore:
+    """Lets /later read the body of one request."""
+    return threading.Semaphore(0)
+
+
+@pytest.fixture(scope="module")
+def address(gave_up: Queue[None], may_read: threading.Semaphore) -> Iterator[tuple[str, int]]:
     app = FastAPI()
 
     @app.post("/")
     async def length(request: Request) -> int:
         return len(await request.body())
+
+    @app.post("/later")
+    async def length_later(request: Request) -> int:
+        await to_thread.run_sync(may_read.acquire)
+        return len(await request.body())
+
+    @app.get("/large")
+    async def large() -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            try:
+                for _ in range(LARGE // PART):
+                    yield bytes(PART)
+            finally:
+                gave_up.put(None)
+
+        return StreamingResponse(parts())
 
     with served(app) as url:
         yield "127.0.0.1", urlsplit(url).port or 0
@@ -101,3 +138,52 @@ def test_large_headers_are_refused(address: tuple[str, int], header: bytes) -> N
         except (BrokenPipeError, ConnectionResetError):
             return  # the server closed the connection before the whole header was sent
         assert read_until_closed(connection).partition(b"\r\n")[0] in (b"HTTP/1.1 400 Bad Request", b"")
+
+
+def test_a_client_is_not_late_while_the_application_does_not_read_the_body(
+    address: tuple[str, int], may_read: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_passed, late = threading.Event(), TimelyH11._late
+
+    def noted(connection: TimelyH11, state: object) -> None:
+        late(connection, state)
+        limit_passed.set()
+
+    monkeypatch.setitem(LIMITS_S, h11.SEND_BODY, 0.2)
+    monkeypatch.setattr(TimelyH11, "_late", noted)
+    with closing(HTTPConnection(*address)) as client:
+        client.request("POST", "/later", bytes(20 * PART))
+        assert limit_passed.wait(TOO_LONG_S)
+        may_read.release()
+        assert client.getresponse().read() == b"%d" % (20 * PART)
+
+
+def test_a_client_that_does_not_read_the_answer_loses_its_connection(
+    address: tuple[str, int], gave_up: Queue[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    with socket.create_connection(address) as connection:
+        connection.sendall(GET_LARGE)
+        gave_up.get(timeout=TOO_LONG_S)
+        assert size_until_closed(connection) < LARGE
+
+
+def test_a_client_that_reads_gets_the_whole_answer(address: tuple[str, int], gave_up: Queue[None]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.sendall(GET_LARGE)
+        assert size_until_closed(connection) > LARGE
+        gave_up.get(timeout=TOO_LONG_S)
+
+
+def size_until_closed(connection: socket.socket) -> int:
+    connection.settimeout(TOO_LONG_S)
+    return sum(map(len, iter(lambda: connection.recv(PART), b"")))
+
+
+def test_servers_that_do_not_choose_their_parser_of_http_have_the_limits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect and Ray Serve are such servers."""
+    monkeypatch.setitem(HTTP_PROTOCOLS, "auto", HTTP_PROTOCOLS["auto"])
+    limit_every_uvicorn()
+    config = uvicorn.Config(FastAPI())
+    config.load()
+    assert config.http_protocol_class is TimelyH11

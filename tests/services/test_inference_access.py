@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.config import HTTP_PROTOCOLS
 
 from core.settings.serving import Service
+from services.api.access.connections import TimelyH11
 from services.inference import access
 from services.inference.keys import keys_of
 from services.inference.server import proxy
@@ -20,12 +23,19 @@ TOKEN = "0123abcd" * 8
 def _neither_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (access.KEY, "RAY_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(HTTP_PROTOCOLS, "auto", HTTP_PROTOCOLS["auto"])  # which `proxy.middlewares` changes
 
 
 def client() -> TestClient:
     """A client of an application behind the middlewares of Ray Serve's proxy."""
     routes = [Route(path, lambda _: PlainTextResponse("answered")) for path in ("/solver/v1/models", "/-/healthz")]
-    return TestClient(Starlette(routes=routes, middleware=proxy.middlewares()))
+    sockets = [WebSocketRoute("/solver/v1/realtime", greet)]
+    return TestClient(Starlette(routes=[*routes, *sockets], middleware=proxy.middlewares()))
+
+
+async def greet(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.send_text("answered")
 
 
 def test_the_key_is_derived_from_ray_s_token_and_does_not_reveal_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +56,20 @@ def test_every_application_asks_for_the_key(monkeypatch: pytest.MonkeyPatch) -> 
             assert access.KEY in refused.json()["error"]["message"]
         assert http.get("/solver/v1/models", headers=access.headers()).text == "answered"
         assert http.get("/-/healthz").text == "answered"  # Kubernetes calls this route, without a key
+
+
+def test_a_websocket_needs_the_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    with client() as http:
+        with pytest.raises(WebSocketDisconnect), http.websocket_connect("/solver/v1/realtime"):
+            pass
+        with http.websocket_connect("/solver/v1/realtime", headers=access.headers()) as websocket:
+            assert websocket.receive_text() == "answered"
+
+
+def test_the_proxy_limits_headers_and_slow_connections() -> None:
+    client()
+    assert HTTP_PROTOCOLS["auto"] == f"{TimelyH11.__module__}:{TimelyH11.__name__}"
 
 
 def test_applications_ask_for_no_key_where_ray_has_no_token() -> None:

@@ -1,4 +1,5 @@
-"""Makes Ray Serve's HTTP proxy require the key of every request before an application sees it.
+"""Makes Ray Serve's HTTP proxy require the key of every request before an application sees it, and limits its
+connections.
 
 Without the key, a web page in a browser on the machine, or another user of the machine, could send requests to the
 models and delay the others. Ray calls `middlewares` in the proxy's process, because the environment variable
@@ -14,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from services.api.access.connections import limit_every_uvicorn
 from services.inference import access
 
 MIDDLEWARES = f"{__name__}:middlewares"
@@ -28,8 +30,10 @@ class KeyOnly:
         self._expected = access.headers().get("Authorization")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._is_allowed(scope):
+        if scope["type"] == "lifespan" or self._is_allowed(scope):
             return await self.app(scope, receive, send)
+        if scope["type"] == "websocket":  # no application has one; closed before it is accepted, it is refused with 403
+            return await send({"type": "websocket.close"})
         error = {"message": f"Authorization: expected `Bearer KEY`; see {access.KEY} in docs/security.md"}
         await JSONResponse({"error": error}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
@@ -40,5 +44,7 @@ class KeyOnly:
 
 
 def middlewares() -> list[Middleware]:
-    """The middlewares that Ray Serve's proxy puts in front of all applications."""
+    """The middlewares that Ray Serve's proxy puts in front of all applications. Ray calls this before it starts the
+    proxy's server, so the server's connections can be limited here."""
+    limit_every_uvicorn()
     return [Middleware(KeyOnly)]

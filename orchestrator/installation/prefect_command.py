@@ -1,0 +1,21 @@
+"""The command `prefect`, with the API's limits of headers and of slow connections for the server that it starts.
+
+`coevo up` and docker-compose.yml start Prefect's server with it: `python -m orchestrator.installation.prefect_command
+server start`.
+"""
+
+from __future__ import annotations
+
+from services.api.access.connections import limit_every_uvicorn
+
+
+def main() -> None:
+    """Do what the command line says, as `prefect` does."""
+    from prefect.cli import app  # it takes a second to import
+
+    limit_every_uvicorn()
+    app()
+
+
+if __name__ == "__main__":
+    main()
