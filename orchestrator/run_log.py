@@ -23,6 +23,7 @@ from prefect.runtime import flow_run, task_run
 from core.errors import CoevoError
 from core.redaction import redacted, secrets_in
 from core.types import Stage
+from core.unicode import without_commands
 from orchestrator.installation.home import Home
 from storage.run_logs import Level, LogEvent, as_line, log_file, shortened
 
@@ -60,7 +61,7 @@ def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None
 
 def say(text: str) -> None:
     """Print a line in the terminal, and log it where `kept` says."""
-    print(redacted(text, secrets_in(os.environ)), file=sys.stderr, flush=True)
+    print(without_commands(redacted(text, secrets_in(os.environ))), file=sys.stderr, flush=True)
     _log.info("%s", text)
 
 

@@ -38,7 +38,10 @@ def embed(signals: Signals, responses: Responses) -> NDArray[np.float64]:
     service = _service(signals.embedder)
     texts = [reasoning_part(response) for response in responses]
     batches = [texts[start : start + _TEXTS_PER_REQUEST] for start in range(0, len(texts), _TEXTS_PER_REQUEST)]
-    return np.concatenate(asyncio.run(ask_each(service, batches, partial(_embed_batch, service), _CONCURRENCY)))
+    rows = asyncio.run(ask_each(service, batches, partial(_embed_batch, service), _CONCURRENCY))
+    if len(lengths := {batch.shape[1] for batch in rows}) > 1:
+        raise InferenceError(f"{service.url}: embeddings: expected rows of one length, got {sorted(lengths)}")
+    return np.concatenate(rows)
 
 
 def cluster(
@@ -91,7 +94,7 @@ async def _embed_batch(service: Service, http: aiohttp.ClientSession, texts: Seq
     try:
         rows = {int(row["index"]): row["embedding"] for row in reply["data"]}
         embeddings = np.array([rows[i] for i in range(len(texts))], dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:  # OverflowError: a number beyond those of NumPy
         raise InferenceError(
             f"{service.url}: embeddings: expected a reply in the format of OpenAI's API, got another: {error!r}"
         ) from error

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from core.unicode import without_commands
+
 if TYPE_CHECKING:
     from services.api.question_schemas import QuestionDetail
     from storage.rows import QuestionSummary
@@ -20,7 +22,7 @@ _MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a question's text
 
 def printable(text: str, max_chars: int = 300) -> str:
     """A model's text on one line, without characters that a terminal or Rich would take for commands."""
-    return escape("".join(char if char.isprintable() else " " for char in text)[:max_chars])
+    return escape(without_commands(text).replace("\n", " ")[:max_chars])
 
 
 def indented(text: str) -> Padding:

@@ -18,7 +18,7 @@ from rich.console import Console
 from core.errors import CoevoError
 from core.files import put
 from core.settings.parsing import ConfigError
-from core.unicode import from_json
+from core.unicode import from_json, without_commands
 from orchestrator.installation.home import PRESETS
 
 Row = TypeVar("Row")
@@ -123,7 +123,7 @@ def clear_errors() -> Iterator[None]:
         yield
     except CoevoError as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(error), err=True)
+        typer.echo(without_commands(str(error)), err=True)  # it may quote what a service or a file contains
         raise typer.Exit(1) from error
 
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from core.errors import CoevoError
 from core.settings.serving import Service, Serving
@@ -29,7 +29,7 @@ from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, servable_checkpoint
 from services.inference.client import InferenceClient, InferenceError, Reply
 from services.inference.engines.base import Prompt
-from services.inference.external import ask_each, post
+from services.inference.external import MOST_TOKENS, ask_each, post
 from services.inference.keys import keys_of
 from storage.checkpoints import link
 from storage.session import Store
@@ -137,9 +137,12 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+_Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+
+
 class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Tokens = 0
+    completion_tokens: _Tokens = 0
 
 
 class _Chat(BaseModel):

@@ -38,7 +38,8 @@ class Webhook:
         return f"{urlsplit(self.url).hostname}#{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     def send(self, alert: AlertRow) -> httpx.Response:
-        """Post the alert. Its id is the `webhook-id` of every attempt. Raises the errors of `outbox.Target.send`."""
+        """Post the alert. Its id is the `webhook-id` of every attempt. The response's body, which may have no end, is
+        not read. Raises the errors of `outbox.Target.send`."""
         body, now = body_of(alert), int(time())
         headers = {
             "content-type": "application/json",
@@ -46,7 +47,8 @@ class Webhook:
             "webhook-timestamp": str(now),
             "webhook-signature": signature(self.key, alert.id, now, body),
         }
-        return httpx.post(self.url, content=body, headers=headers, timeout=TIMEOUT_S)
+        with httpx.stream("POST", self.url, content=body, headers=headers, timeout=TIMEOUT_S) as response:
+            return response
 
 
 def webhook_from(environment: Mapping[str, str]) -> Webhook | None:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from core.redaction import redacted
 from core.settings.serving import Service
-from core.unicode import from_json
+from core.unicode import from_json, without_commands
 from services.inference.client import PASSING, InferenceError, open_session
 from services.inference.keys import keys_of
 
@@ -18,6 +19,8 @@ R = TypeVar("R")
 
 _REFUSED = frozenset({400, 413, 422})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+LARGEST_REPLY = 1 << 26  # bytes, decompressed; ten times the embeddings of one request
+MOST_TOKENS = 2**31 - 1  # that a service may say one request took
 _LONGEST_RETRY_AFTER_S = 60.0  # a longer pause in a service's Retry-After header is cut to this
 
 
@@ -68,7 +71,7 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
         try:
             # Redirects are not followed, because their target would get the key.
             async with http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response:
-                content = await response.read()
+                content = await _bounded(response)
         except (aiohttp.ClientError, TimeoutError) as error:
             failure = f"{type(error).__name__}: {error}"
             continue
@@ -77,13 +80,30 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
                 return from_json(content)
             except ValueError as error:
                 raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
-        failure = f"HTTP {response.status}: {content[:300].decode(errors='replace')}"
+        failure = f"HTTP {response.status}: {_quoted(service, content)}"
         if response.status in _REFUSED:
             raise RequestRefused(f"{service.url}: {route}: {failure}")
         if response.status not in PASSING:
             break
         pause = max(pause, _retry_after(response))
     raise InferenceError(f"{service.url}: {route}: {failure}")
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply. Raises `InferenceError` as soon as it is too large, since a body may have no end."""
+    content = bytearray()
+    async for part in response.content.iter_any():
+        content += part
+        if len(content) > LARGEST_REPLY:
+            raise InferenceError(f"{response.url}: expected a reply of at most {LARGEST_REPLY:,} bytes, got more")
+    return bytes(content)
+
+
+def _quoted(service: Service, content: bytes) -> str:
+    """The beginning of a failed reply for an error message, which is shown in terminals and kept in logs. A service may
+    repeat the key that it was sent."""
+    text = redacted(content[:4_000].decode(errors="replace"), keys_of([service]).values())
+    return without_commands(text)[:300]
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float:

@@ -24,7 +24,7 @@ from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import OracleLabel, Spent
 from services.inference.client import InferenceError
-from services.inference.external import RequestRefused, ask_each, post
+from services.inference.external import MOST_TOKENS, RequestRefused, ask_each, post
 
 _NOTHING = Spent()
 _SEEDS = 2**31  # seeds below this are accepted by every service
@@ -160,4 +160,4 @@ def _read(settings: Judge, reply: Any) -> _Reply:
 
 
 def _count(tokens: object) -> int:
-    return tokens if type(tokens) is int and tokens > 0 else 0
+    return tokens if type(tokens) is int and 0 < tokens <= MOST_TOKENS else 0

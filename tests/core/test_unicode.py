@@ -31,7 +31,7 @@ def test_a_pair_of_surrogate_escapes_is_one_character() -> None:
     assert from_json(r'["\ud83d\ude00", "\\ud83d", "\ud83d"]') == ["\U0001f600", r"\ud83d", "\ufffd"]
 
 
-@pytest.mark.parametrize("text", ["", "{", b"[1"])
+@pytest.mark.parametrize("text", ["", "{", b"[1", "[" * 100_000, '{"a":' * 100_000 + "1", "9" * 4_301])
 def test_what_is_not_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(json.JSONDecodeError):
         from_json(text)

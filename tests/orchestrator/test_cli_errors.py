@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
+from core.errors import CoevoError
 from orchestrator.cli import app
-from orchestrator.cli.terminal import setting
+from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import owner
@@ -45,6 +47,12 @@ def assert_refused(result: Result, *words: str) -> None:
 def test_an_unknown_preset_is_refused_with_the_existing_ones(folder: Path) -> None:
     assert_refused(coevo("run", "nosuch"), "nosuch", "demo")
     assert not (folder / "home").exists()
+
+
+def test_an_error_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), clear_errors():
+        raise CoevoError("the program said:\n\x1b]0;title\x07\x9b2J")
+    assert capsys.readouterr().err.endswith("the program said:\n ]0;title  2J\n")
 
 
 def test_an_unknown_key_in_a_preset_is_named(folder: Path) -> None:

@@ -68,6 +68,11 @@ def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
         assert secret not in written
 
 
+def test_what_is_said_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run_log.say("the judge said \x1b[2J")
+    assert capsys.readouterr().err == "the judge said  [2J\n"
+
+
 def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) -> None:
     for error in (CoevoError("dataset.band: no question was kept"), ValueError("a bug"), KeyboardInterrupt()):
         with pytest.raises(type(error)), run_log.kept(home, "demo", 1, "train_solver"):

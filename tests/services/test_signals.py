@@ -56,6 +56,8 @@ def test_a_request_that_failed_temporarily_is_sent_again() -> None:
         {"data": []},
         {"data": [{"index": 0, "embedding": "none"}]},
         {"data": [{"index": 0, "embedding": [1e999]}]},
+        {"data": [{"index": 1e999, "embedding": [1]}]},
+        {"data": [{"index": 0, "embedding": [10**400]}]},
         {"rows": 1},
         [],
         b"not json",
@@ -67,6 +69,17 @@ def test_a_reply_that_is_no_embedding_is_an_error(reply: Any) -> None:
         pytest.raises(InferenceError, match=r"embeddings: expected"),
     ):
         embed(Signals(embedder=service), ["a"])
+
+
+def test_embeddings_of_different_lengths_are_an_error() -> None:
+    def growing(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        return 200, {"data": [{"index": i, "embedding": [1.0] * (before + 1)} for i in range(len(body["input"]))]}
+
+    with (
+        fake_service(growing) as (service, _),
+        pytest.raises(InferenceError, match=r"embeddings: expected rows of one length, got \[1, 2\]"),
+    ):
+        embed(Signals(embedder=service), ["a"] * 129)  # two requests
 
 
 def chat_reply(text: object) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from storage.models import Alerts, Deliveries
 from storage.queries.tables import table_of
 from storage.rows import AlertRow, DeliveryRow
 from storage.session import Store
+from tests.http_server import Handler, listening
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -137,6 +138,24 @@ def test_a_delivery_to_a_receiver_that_does_not_answer_times_out(
     assert deliver_one(store, Webhook(receiver.url, KEY))
     timed_out.set()
     assert "ReadTimeout" in delivery(store, alert).error
+
+
+def test_the_body_of_a_response_is_not_read(store: Store) -> None:
+    """It may have no end: the receiver sends the first bytes and then waits for the sender to close the connection."""
+
+    class Endless(Handler):
+        def do_POST(self) -> None:
+            self.json()
+            self.send_response(200)
+            self.send_header("Content-Length", str(1 << 40))
+            self.end_headers()
+            self.wfile.write(bytes(1_000))
+            self.rfile.read()
+
+    alert = store_alert(store)
+    with listening(Endless) as url:
+        assert deliver_one(store, Webhook(f"{url}/hook", KEY))
+    assert delivery(store, alert).delivered_at is not None
 
 
 def test_a_delivery_is_repeated_after_growing_pauses_and_given_up_in_the_end(store: Store, receiver: Receiver) -> None:
