@@ -7,11 +7,13 @@ answer, `truth`. The input is text of models, which reaches the program as data 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -22,6 +24,8 @@ from core.unicode import from_json
 
 ORACLE = "program"
 _MAX_TRUTH = 2_000  # characters
+_MOST_PER_LABEL = 16_384  # bytes of output; several times the longest `truth` in JSON's longest spelling
+_PART = 65_536  # bytes that are read at once
 _SHOWN = 500  # characters of a program's output that an error shows
 
 
@@ -42,7 +46,8 @@ def refuse_unrunnable(settings: Program) -> None:
 def audit(rows: Sequence[tuple[str, str, str]], settings: Program) -> list[OracleLabel]:
     """The program's label of each (question id, question, pseudo-label). Raises `ProgramError`."""
     lines = "".join(json.dumps({"question": question, "label": label}) + "\n" for _, question, label in rows)
-    printed = _output(settings, lines.encode()).splitlines()  # of bytes: a text may have other ends of lines in it
+    output = asyncio.run(_output(settings, lines.encode(), _MOST_PER_LABEL * len(rows)))
+    printed = output.splitlines()  # of bytes: a text may have other ends of lines in it
     if len(printed) != len(rows):
         raise ProgramError(
             f"audit.program: expected {len(rows)} lines from {settings.file}, one for each pseudo-label, "
@@ -54,27 +59,62 @@ def audit(rows: Sequence[tuple[str, str, str]], settings: Program) -> list[Oracl
     ]
 
 
-def _output(settings: Program, given: bytes) -> bytes:
-    """What the program prints until it ends. If it is late, it is killed with all that it started."""
-    pipe = subprocess.PIPE
+async def _output(settings: Program, given: bytes, most: int) -> bytes:
+    """What the program prints until it ends, at most `most` bytes. If it is late or prints more, it is killed with all
+    that it started."""
+    pipe, file = subprocess.PIPE, settings.file
     try:
-        process = subprocess.Popen([settings.file], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        process = await asyncio.create_subprocess_exec(
+            file, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
     except OSError as error:
-        raise ProgramError(f"audit.program: {settings.file} cannot be run: {error.strerror}") from error
-    with process:
-        try:
-            printed, complaints = process.communicate(given, settings.timeout)
-        except subprocess.TimeoutExpired as error:
-            raise ProgramError(
-                f"audit.program.timeout: {settings.file} did not end within {settings.timeout:g} s"
-            ) from error
-        finally:
-            if process.poll() is None:  # not reaped, so its id has not been reused
+        raise ProgramError(f"audit.program: {file} cannot be run: {error.strerror}") from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(settings.timeout):
+            _, printed, complaints, status = await asyncio.gather(
+                _feed(process.stdin, given), _read(process.stdout, most), _tail(process.stderr), process.wait()
+            )
+    except TimeoutError as error:
+        raise ProgramError(f"audit.program.timeout: {file} did not end within {settings.timeout:g} s") from error
+    except asyncio.LimitOverrunError as error:
+        raise ProgramError(f"audit.program: expected at most {most:,} bytes from {file}, got more") from error
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):  # it has just ended
                 os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode != 0:
+            await process.wait()
+    if status != 0:
         last = complaints.decode(errors="replace").strip()[-_SHOWN:]
-        raise ProgramError(f"audit.program: {settings.file} ended with exit status {process.returncode}: {last}")
+        raise ProgramError(f"audit.program: {file} ended with exit status {status}: {last}")
     return printed
+
+
+async def _feed(stream: asyncio.StreamWriter, given: bytes) -> None:
+    with suppress(ConnectionError):  # the program does not read all of it
+        stream.write(given)
+        await stream.drain()
+    stream.close()
+
+
+async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
+    """All bytes until the end. Raises `LimitOverrunError` as soon as there are more than `most`."""
+    read = bytearray()
+    while part := await stream.read(_PART):
+        read += part
+        if len(read) > most:
+            raise asyncio.LimitOverrunError("too many bytes", len(read))
+    return bytes(read)
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    """The last bytes before the end."""
+    last = b""
+    while part := await stream.read(_PART):
+        last = (last + part)[-4 * _SHOWN :]
+    return last
 
 
 def _label(key: str, position: str, line: str) -> OracleLabel:

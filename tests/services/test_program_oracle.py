@@ -8,6 +8,7 @@ import select
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from core.settings.audit import Program
@@ -82,6 +83,22 @@ def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
     assert select.select([reader], [], [], 60)[0]
     assert os.read(reader, 1) == b""  # the end of the file: nobody can write any more
     os.close(reader)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_program_that_prints_without_end_is_killed_and_does_not_fill_the_memory(tmp_path: Path, stream: str) -> None:
+    body = f"import sys\nwhile True:\n    sys.{stream}.write('y' * 1_000_000)"
+    expected = "expected at most 32,768 bytes" if stream == "stdout" else "did not end within 3 s"
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(ProgramError, match=expected):
+        audit(ROWS, program(tmp_path, body, timeout=600 if stream == "stdout" else 3))
+    assert psutil.Process().memory_info().rss - before < 50_000_000
+
+
+@pytest.mark.parametrize("line", ["[" * 16_000, "9" * 5_000])
+def test_json_that_python_cannot_hold_is_named(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ProgramError, match=r"line 1: expected JSON, got '(\[|9){500}'"):
+        audit(ROWS, program(tmp_path, f"print({line!r})\nprint(1)"))
 
 
 def test_a_file_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
