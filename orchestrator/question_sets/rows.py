@@ -14,18 +14,27 @@ import pyarrow.parquet as pq
 from core.errors import CoevoError
 from core.unicode import from_json
 
+MOST_ROWS = 2_000_000  # all are in memory while a run uses them
+_ROWS_AT_ONCE = 256
 SUFFIXES = (".jsonl", ".parquet", ".csv")
 
 
 def read_rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[str, Any]]:
     """Each row of the file with its position, which is a text for messages: "`what` `path`, line 3".
 
-    A file with another suffix is read as JSONL. Raises `error`, a class, for a file that cannot be read.
+    A file with another suffix is read as JSONL. Raises `error`, a class, for a file that cannot be read, or after
+    `MOST_ROWS` rows.
     """
+    for number, (position, row) in enumerate(_rows(path, what, error), 1):
+        if number > MOST_ROWS:
+            raise error(f"{what} {path}: expected at most {MOST_ROWS:,} rows, got more; keep those that you need")
+        yield position, row
+
+
+def _rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[str, Any]]:
     try:
         if path.suffix in (".parquet", ".csv"):
-            table = pq.read_table(path) if path.suffix == ".parquet" else pa.csv.read_csv(path, parse_options=_CSV)
-            for number, row in enumerate(table.to_pylist(), 1):
+            for number, row in enumerate(_parquet(path) if path.suffix == ".parquet" else _csv(path), 1):
                 yield f"{what} {path}, row {number}", row
             return
         with path.open(encoding="utf-8") as lines:
@@ -38,6 +47,17 @@ def read_rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[
         raise error(f"{what} {path}: cannot be read: {failure.strerror or failure}") from failure
     except (UnicodeDecodeError, pa.ArrowException) as failure:
         raise error(f"{what} {path}: cannot be read as {path.suffix or 'JSONL'}: {failure}") from failure
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows, a few at a time: Parquet can say in a small file that a long text is in a billion rows."""
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_ROWS_AT_ONCE):
+            yield from batch.to_pylist()
+
+
+def _csv(path: Path) -> Iterator[dict[str, Any]]:
+    yield from pa.csv.read_csv(path, parse_options=_CSV).to_pylist()
 
 
 _CSV = pa.csv.ParseOptions(newlines_in_values=True)

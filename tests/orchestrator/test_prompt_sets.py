@@ -13,9 +13,11 @@ import pytest
 from core.settings.config import CoEvolution, SelfTraining
 from core.settings.parsing import ConfigError, parse_config
 from orchestrator.plan import plan, stages_of
+from orchestrator.question_sets import rows as question_rows
 from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.question_sets.held_out import held_out_texts, load_for, trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts
+from orchestrator.question_sets.rows import read_rows
 
 
 def config(file: str | Path, method: str = "ttrl", **prompts: Any) -> SelfTraining:
@@ -41,6 +43,31 @@ def test_jsonl_and_parquet_files_give_the_same_prompts(tmp_path: Path) -> None:
     assert _read(config(jsonl, answer="a")) == _read(config(parquet, answer="a")) == expected
     assert _read(config(jsonl)) == [GivenPrompt("What?", None), GivenPrompt("Why?", None)]
     assert _read(config(jsonl, limit=1)) == [GivenPrompt("What?", None)]
+
+
+def test_a_small_file_of_very_many_rows_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet stores a value once for all rows that have it: 2 GB of texts are here in less than a megabyte."""
+    file = tmp_path / "p.parquet"
+    rows = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0] * 1_000_000, pa.int8()), ["What? " * 350])])
+    pq.write_table(pa.table({"problem": rows}), file, store_schema=False)  # without it, it is read as plain texts
+    assert file.stat().st_size < 1_000_000
+    before = pa.total_allocated_bytes()
+    prompts = read_rows(file, "prompts", PromptsError)
+    assert next(prompts)[1] == {"problem": "What? " * 350}
+    assert pa.total_allocated_bytes() - before < 50_000_000
+    monkeypatch.setattr(question_rows, "MOST_ROWS", 1_000)
+    with pytest.raises(PromptsError, match=r"p\.parquet: expected at most 1,000 rows, got more"):
+        list(prompts)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"problem": "What?", "a": ' + "9" * 5_000 + "}"])
+def test_json_that_python_cannot_hold_is_named_by_its_line(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(f"{json.dumps(ROWS[0])}\n{line}\n")
+    with pytest.raises(PromptsError, match=r"p\.jsonl, line 2: not JSON"):
+        _read(config(file))
 
 
 def test_the_tiny_world_s_prompts_are_drawn_and_not_in_its_benchmark() -> None:
