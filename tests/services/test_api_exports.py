@@ -11,7 +11,8 @@ import anyio
 import httpx
 import pytest
 from api_examples import RUN, fill
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from arrivals import Arrivals
+from starlette.types import Message
 
 from services.api.app import PREFIX, create_app
 from storage import exports, queries
@@ -26,22 +27,6 @@ _MANY = 50  # more than FastAPI has threads
 def store(sqlite: Store) -> Store:
     fill(sqlite)
     return sqlite
-
-
-class Arrivals:
-    """The application; a semaphore counts the requests that have arrived."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app, self.seen = app, threading.Semaphore(0)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            self.seen.release()
-        await self.app(scope, receive, send)
-
-    def wait_for(self, count: int) -> None:
-        for _ in range(count):
-            assert self.seen.acquire(timeout=60)
 
 
 def test_simultaneous_requests_make_an_export_once_and_do_not_block_the_health_check(

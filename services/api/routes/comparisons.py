@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
 
-from services.api.dependencies import ReadSession
+from services.api.dependencies import ReadSession, StoreDependency, in_own_threads
 from services.api.problems import documented, invalid
 from services.api.routes.presets import QuestionSets
 from services.api.schemas import ExperimentRuns
@@ -23,6 +23,10 @@ _Set = Annotated[str, Query(max_length=100)]  # a benchmark or a suite
 _Metric = Annotated[str, Query(pattern=f"^({METRIC.pattern})$")]
 _Name = Annotated[str, Query(pattern=f"^{RUN_NAME.pattern}$")]
 
+# Some comparisons take seconds of processor time. Beyond two at once, they wait without a connection to the database,
+# which other routes need.
+_comparison = in_own_threads("comparisons", 2)
+
 
 @router.get("/experiments")
 def list_experiments(session: ReadSession) -> list[ExperimentRuns]:
@@ -32,8 +36,9 @@ def list_experiments(session: ReadSession) -> list[ExperimentRuns]:
 
 
 @router.get("/comparison", responses=documented(404, 409))
+@_comparison
 def get_comparison(
-    session: ReadSession,
+    store: StoreDependency,
     name: Annotated[
         list[_Name],
         Query(max_length=20, description="An experiment, or two runs or more; the first run is the baseline."),
@@ -41,7 +46,8 @@ def get_comparison(
 ) -> Comparison:
     """Accuracy by iteration of each arm, over its seeds, and its difference to the baseline on the same questions."""
     try:
-        return compare(session, *arms_named(session, name))
+        with store.read() as session:
+            return compare(session, *arms_named(session, name))
     except NotThere:
         raise
     except StoreError as error:
@@ -49,9 +55,10 @@ def get_comparison(
 
 
 @router.get("/comparison/models", responses=documented(404, 409))
+@_comparison
 def get_model_comparison(
     request: Request,
-    session: ReadSession,
+    store: StoreDependency,
     model: Annotated[
         list[_Model],
         Query(
@@ -77,12 +84,13 @@ def get_model_comparison(
     of_suite = sets.suites[suite].protocols() if suite is not None else {}
     protocols = {**dict.fromkeys(benchmark), **of_suite}
     try:
-        models = [name for group in models_named(session, model, [*protocols]).values() for name in group]
-        figures = len(models) * len(protocols) * max(1, len(metric))
-        if figures > _MOST_FIGURES:
-            expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"
-            raise invalid("model", f"{expected}, got {figures:,}", "query")
-        return compare_models(session, models, protocols, metric or [None])
+        with store.read() as session:
+            models = [name for group in models_named(session, model, [*protocols]).values() for name in group]
+            figures = len(models) * len(protocols) * max(1, len(metric))
+            if figures > _MOST_FIGURES:
+                expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"
+                raise invalid("model", f"{expected}, got {figures:,}", "query")
+            return compare_models(session, models, protocols, metric or [None])
     except NotThere:
         raise
     except StoreError as error:
