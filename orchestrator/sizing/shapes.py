@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from core.errors import CoevoError
+from core.settings.bounds import Positive
+from core.settings.parsing import ConfigError, validated
+from core.unicode import from_json
 from trainers.micro.bases import BASES
 
 
@@ -96,25 +99,44 @@ def shape_of(base_model: str) -> tuple[Shape, str]:
     )
 
 
+class _Config(BaseModel):
+    """What is read of a config.json, which may be that of a stranger's model."""
+
+    hidden_size: Positive
+    num_hidden_layers: Positive
+    intermediate_size: Positive
+    num_attention_heads: Positive
+    num_key_value_heads: Positive | None = None
+    head_dim: Positive | None = None
+    vocab_size: Positive
+    tie_word_embeddings: bool = False
+    max_position_embeddings: Positive
+
+
 def _read(file: Path) -> Shape:
     try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        tree = from_json(file.read_bytes())
     except (OSError, ValueError) as error:
         raise SizingError(f"base_model: cannot read {file}: {error}") from error
-    kind = config.get("model_type")
-    if kind not in _NORMED_HEADS:
-        raise SizingError(f"base_model: {file}: model_type: expected one of {', '.join(_NORMED_HEADS)}, got {kind!r}")
-    heads = config["num_attention_heads"]
+    kind = tree.get("model_type") if isinstance(tree, dict) else None
+    if not isinstance(kind, str) or kind not in _NORMED_HEADS:
+        expected = ", ".join(_NORMED_HEADS)
+        raise SizingError(f"base_model: {file}: model_type: expected one of {expected}, got {repr(kind)[:100]}")
+    try:
+        config = validated(_Config, tree, f"base_model: {file}")
+    except ConfigError as error:
+        raise SizingError(str(error)) from error
+    heads = config.num_attention_heads
     return Shape(
-        config["hidden_size"],
-        config["num_hidden_layers"],
-        config["intermediate_size"],
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.intermediate_size,
         heads,
-        config.get("num_key_value_heads") or heads,
-        config.get("head_dim") or config["hidden_size"] // heads,
-        config["vocab_size"],
-        bool(config.get("tie_word_embeddings", False)),
+        config.num_key_value_heads or heads,
+        config.head_dim or config.hidden_size // heads,
+        config.vocab_size,
+        config.tie_word_embeddings,
         normed_heads=_NORMED_HEADS[kind],
         attention_bias=kind == "qwen2",
-        max_position_embeddings=config["max_position_embeddings"],
+        max_position_embeddings=config.max_position_embeddings,
     )

@@ -51,3 +51,19 @@ def test_a_model_whose_shape_is_unknown_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
     with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
         shape_of(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ("[" * 100_000, "cannot read"),
+        ("[]", "model_type: expected one of llama, qwen2, qwen3, got None"),
+        ('{"model_type": ["qwen3"]}', r"model_type: expected one of llama, qwen2, qwen3, got \['qwen3'\]"),
+        ('{"model_type": "qwen3"}', "hidden_size: "),
+        ('{"model_type": "qwen3", "num_attention_heads": 0}', "num_attention_heads: expected more than 0, got 0"),
+    ],
+)
+def test_a_config_that_is_no_model_s_is_refused(tmp_path: Path, config: str, complaint: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(SizingError, match=complaint):
+        shape_of(str(tmp_path))
