@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test test-all ready lint lint-python lint-javascript system vllm easyr1 containers clean
+.PHONY: demo arms test test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -55,6 +55,9 @@ easyr1: $(INSTALLED)  ## EasyR1's own code on a CPU, against the embedded traine
 
 containers: $(INSTALLED)  ## Build the images, bring docker-compose.yml up on fresh volumes and check it (root, Docker, a quarter of an hour)
 	@tests/containers/run.sh $(BIN)/python
+
+advisories:  ## Known vulnerabilities of all packages, from the OSV database and npm: needs the Internet
+	@tests/advisories.sh
 
 system:  ## Chromium, PostgreSQL and promtool for the tests that need them, where they may be installed
 	@tests/system-packages.sh

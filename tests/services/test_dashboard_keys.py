@@ -13,6 +13,7 @@ from services.api.app import create_app
 from storage.session import Store
 from tests.api_server import served
 from tests.browsing import Look, look_at
+from tests.conftest import opened_browser
 from tests.synthetic_run import fill_run
 
 LOOKS: list[Look] = [("light", 1400), ("dark", 420)]
@@ -49,3 +50,32 @@ def test_a_wrong_key_is_not_replaced_by_another_tab_s(sqlite: Store, address: st
     expect(other.get_by_role("alert")).to_be_visible()
     page.reload()
     expect(page.get_by_role("link", name="loop")).to_be_visible()
+
+
+# Asks for the key as a new tab of the dashboard does, and returns what is heard during some requests.
+_ASK = """async () => {
+  const heard = [];
+  const channel = new BroadcastChannel("coevo-key");
+  channel.addEventListener("message", ({ data }) => heard.push(data));
+  channel.postMessage("ask");
+  for (const round of [1, 2, 3]) await fetch(`/healthz?${round}`).catch(() => null);
+  return heard;
+}"""
+
+
+def test_a_page_of_another_origin_is_not_handed_the_key(sqlite: Store, address: str) -> None:
+    """Neither under a foreign name that resolves to this machine, nor as localhost, nor from another port."""
+    key, port = new_key(sqlite, "me", ["read"]), address.rpartition(":")[2]
+    with (
+        opened_browser("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser,
+        served(create_app(sqlite, Path(), ask_for_keys=True)) as other_port,
+    ):
+        context = browser.new_context()
+        dashboard, stranger = context.new_page(), context.new_page()
+        dashboard.goto(f"{address}/#key={key}")
+        expect(dashboard.get_by_role("link", name="loop")).to_be_visible()
+        for origin in (f"http://evil.example:{port}", f"http://localhost:{port}", other_port):
+            stranger.goto(f"{origin}/static/icon.svg")
+            assert stranger.evaluate(_ASK) == [], origin
+        stranger.goto(f"{address}/static/icon.svg")
+        assert stranger.evaluate(_ASK) == [{"apiKey": key}]  # the question is heard where it may be
