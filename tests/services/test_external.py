@@ -12,10 +12,16 @@ from typing import Any
 import aiohttp
 import pytest
 
+from core.grading.grader import Grader
+from core.judging.replies import Case, Claimed
+from core.settings.audit import Judge
 from core.settings.serving import Service
+from core.types import Spent
 from services.inference import external
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
+from services.oracles.judge import audit
+from tests.fake_judge import chat_completion, correct_reply, question_of
 from tests.fake_service import fake_service
 from tests.http_server import Handler, listening
 
@@ -92,3 +98,16 @@ def test_a_failed_reply_cannot_command_the_terminal() -> None:
         pytest.raises(InferenceError, match="HTTP 401:  ]0;title  2J"),
     ):
         ask(service)
+
+
+@pytest.mark.parametrize("tokens", [10**400, -1, 1.5, "many", None])
+def test_impossible_numbers_of_tokens_are_not_counted(tokens: object) -> None:
+    def answer(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+        status, reply = chat_completion(correct_reply(question_of(body)))
+        return status, {**reply, "usage": {"prompt_tokens": tokens, "completion_tokens": tokens}}
+
+    case = Case("r/1/000000", "What is 2 + 3?", Claimed("5"))
+    with fake_service(answer) as (service, _), Grader() as grader:
+        result = audit([case], Judge(url=service.url, model="m"), grader, seed=1)
+    assert [label.verdict for label in result.labels] == ["right"]
+    assert result.spent == Spent(1 + result.sentinels.n)

@@ -220,17 +220,6 @@ def test_a_question_without_a_usable_reply_gets_the_verdict_unknown(answer: tupl
     ]
 
 
-@pytest.mark.parametrize("tokens", [10**400, -1, 1.5, "many", None])
-def test_impossible_numbers_of_tokens_are_not_counted(tokens: object, grader: Grader) -> None:
-    def answer(_: int, body: dict[str, Any]) -> tuple[int, Any]:
-        status, reply = chat_completion(correct_reply(question_of(body)))
-        return status, {**reply, "usage": {"prompt_tokens": tokens, "completion_tokens": tokens}}
-
-    with fake_service(answer) as (service, _):
-        result = audit(make_cases(2), judge(service), grader, seed=15)
-    assert result.spent == Spent(result.spent.requests)
-
-
 def test_a_question_with_instructions_for_the_judge_is_handled_like_any_other(grader: Grader) -> None:
     """At worst the judge gives the answer that the question asks for; a reply that repeats the question has no
     effect."""
