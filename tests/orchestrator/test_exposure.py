@@ -9,6 +9,7 @@ processes.
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,6 +127,23 @@ def test_every_port_asks_for_a_secret(served: Live) -> None:
                 allowed = is_open(listener, path, response.text)
                 assert not response.is_success or allowed, (listener, method, path, response.text[:200])
     assert answered >= {"api", "ray", "prefect"}
+
+
+def test_no_port_takes_large_headers(served: Live) -> None:
+    """They are read before anybody is asked for a secret, so anybody could fill the memory with them."""
+    refused = set[str]()
+    for listener in listening_ports(served):
+        if not speaks_http(listener.port):
+            continue
+        with socket.create_connection(("127.0.0.1", listener.port), timeout=30) as connection:
+            try:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-Many: header\r\n" * 600_000 + b"\r\n")
+                answer = connection.recv(100)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = b""
+        assert answer[9:10] in (b"", b"4"), (listener, answer)
+        refused.add(listener.service)
+    assert refused >= {"api", "ray", "prefect"}
 
 
 def is_open(listener: ListeningPort, path: str, text: str) -> bool:
