@@ -48,15 +48,16 @@ def test_jsonl_and_parquet_files_give_the_same_prompts(tmp_path: Path) -> None:
 def test_a_small_file_of_very_many_rows_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parquet stores a value once for all rows that have it: 2 GB of texts are here in less than a megabyte."""
+    """Parquet stores a value once for all rows that have it: 0.4 GB of texts are here in less than a megabyte."""
     file = tmp_path / "p.parquet"
-    rows = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0] * 1_000_000, pa.int8()), ["What? " * 350])])
+    rows = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int8()), ["What? " * 350])])
     pq.write_table(pa.table({"problem": rows}), file, store_schema=False)  # without it, it is read as plain texts
     assert file.stat().st_size < 1_000_000
-    before = pa.total_allocated_bytes()
+    memory = pa.default_memory_pool()
+    most = max(memory.max_memory(), memory.bytes_allocated() + 50_000_000)
     prompts = read_rows(file, "prompts", PromptsError)
     assert next(prompts)[1] == {"problem": "What? " * 350}
-    assert pa.total_allocated_bytes() - before < 50_000_000
+    assert memory.max_memory() <= most
     monkeypatch.setattr(question_rows, "MOST_ROWS", 1_000)
     with pytest.raises(PromptsError, match=r"p\.parquet: expected at most 1,000 rows, got more"):
         list(prompts)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from core.settings.audit import Program
 from core.types import OracleLabel
-from services.oracles.program import ProgramError, audit, refuse_unrunnable
+from services.oracles.program import ProgramError, _tail, audit, refuse_unrunnable
 
 ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\ud83d $(id)", "6")]
 READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
@@ -85,14 +85,20 @@ def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
     os.close(reader)
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_program_that_prints_without_end_is_killed_and_does_not_fill_the_memory(tmp_path: Path, stream: str) -> None:
-    body = f"import sys\nwhile True:\n    sys.{stream}.write('y' * 1_000_000)"
-    expected = "expected at most 32,768 bytes" if stream == "stdout" else "did not end within 3 s"
-    before = psutil.Process().memory_info().rss
-    with pytest.raises(ProgramError, match=expected):
-        audit(ROWS, program(tmp_path, body, timeout=600 if stream == "stdout" else 3))
-    assert psutil.Process().memory_info().rss - before < 50_000_000
+def test_a_program_that_prints_without_end_is_killed(tmp_path: Path) -> None:
+    body = "import sys\nwhile True:\n    sys.stdout.write('y' * 1_000_000)"
+    with pytest.raises(ProgramError, match=r"expected at most 32,768 bytes from .*grade\.py, got more"):
+        audit(ROWS, program(tmp_path, body, timeout=60))
+
+
+def test_of_a_long_complaint_only_the_end_is_kept() -> None:
+    async def tail_of(complaint: bytes) -> bytes:
+        stream = asyncio.StreamReader()
+        stream.feed_data(complaint)
+        stream.feed_eof()
+        return await _tail(stream)
+
+    assert asyncio.run(tail_of(bytes(10_000_000) + b"end")) == bytes(1_997) + b"end"
 
 
 @pytest.mark.parametrize("line", ["[" * 16_000, "9" * 5_000])
