@@ -24,7 +24,7 @@ from core.unicode import from_json
 
 ORACLE = "program"
 _MAX_TRUTH = 2_000  # characters
-_MOST_PER_LABEL = 16_384  # bytes of output; several times the longest `truth` in JSON's longest spelling
+_MOST_PER_LABEL = 32_768  # bytes of output; more than the longest `truth` in JSON's longest spelling
 _PART = 65_536  # bytes that are read at once
 _SHOWN = 500  # characters of a program's output that an error shows
 
