@@ -109,7 +109,7 @@ def label_questions(context: Context) -> LastWrite:
         labelled_ids = {row.question_id for row in queries.questions.labels_of(session, context.run, t)}
     refused = refused_questions(context, questions)
     asked = [question for question in questions if question.id not in refused]
-    writer = TextWriter(texts_path(context.home.texts, context.run, t, "label_questions"))
+    writer = TextWriter(texts_path(context.home.texts, context.run, t, "label_questions"), context.refuse_lost)
     batches = [(number, asked[start : start + BATCH]) for number, start in enumerate(range(0, len(asked), BATCH))]
     remaining = [
         (number, batch) for number, batch in batches if not all(question.id in labelled_ids for question in batch)

@@ -9,7 +9,7 @@ with their batch.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,8 +58,10 @@ class TextWriter:
     The key of a training's text is not that of a question but that of its prompt (`TrainingRollout.prompt_key`).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before_writing: Callable[[], None] = lambda: None) -> None:
+        """`before_writing` is called before any file is written or removed; it raises if this process must not."""
         self.path = path
+        self._before_writing = before_writing
         self._parts = path.with_suffix(".parts")
 
     def add(self, batch_index: int, rollouts: Iterable[Rollout | RolloutText]) -> None:
@@ -68,6 +70,7 @@ class TextWriter:
         `batch_index` numbers the stage's batches from 0. A resumed stage must number them in the same way. After
         `finish` the texts are complete, and this does nothing.
         """
+        self._before_writing()
         if self.path.exists():
             return
         make_folder(self._parts)
@@ -78,6 +81,7 @@ class TextWriter:
 
     def finish(self) -> Path:
         """Merge the parts into one file, in order of their batches, and remove them. A second call changes nothing."""
+        self._before_writing()
         if not self.path.exists():
             make_folder(self.path.parent)
             temporary = self.path.with_suffix(".tmp")

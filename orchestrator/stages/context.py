@@ -99,6 +99,11 @@ class Context(Generic[Config_co]):
             require_stage(session, self.key)
             yield session
 
+    def refuse_lost(self) -> None:
+        """Raise `LeaseLost` if this process has lost the stage. To be called before a file is written."""
+        with self.write():
+            return
+
     def note(self, note: str) -> None:
         """Report what the stage waits for or does while it makes no progress; an empty note ends the last one."""
         self.progress(0, 0, note)

@@ -41,7 +41,7 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
             f"{begun_with}, got {benchmark.sha256}"
         )
     keeps_texts = config.rollout_text == "all"
-    texts = TextWriter(evaluation_path(context.home.texts, row.id)) if keeps_texts else None
+    texts = TextWriter(evaluation_path(context.home.texts, row.id), context.refuse_lost) if keeps_texts else None
     ask = partial(context.replies_in_order, "solver", solver)
     grader, progress = process_grader(), context.batch_done
 

@@ -207,6 +207,7 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
         sampled += sampling_spent(next_one, labelled.metrics)
         metrics = (*result.metrics, *labelled_metrics(labelled.metrics, result.step))
         result = TrainResult(labelled.folder, result.step + labelled.step, metrics)
+    context.refuse_lost()
     publish_result = partial(
         publish, run=context.run, role=job.role, iteration=context.iteration, step=result.step, parent=job.start.id
     )
@@ -240,6 +241,7 @@ def train_branch(context: Context, labelled: Labelled) -> LastWrite:
     job = _labelled_job(context, labelled, start, work_dir)
     verify(Path(start.path), start.sha256)
     result = _run(context, job, steps_before=start.step)
+    context.refuse_lost()
     checkpoint = publish(
         result.folder,
         context.home.checkpoints,

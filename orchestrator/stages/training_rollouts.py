@@ -31,7 +31,9 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
 
     The texts are written first, so that each row that is committed has its text, if the run keeps it.
     """
-    writer = TextWriter(texts_path(context.home.texts, context.run, context.iteration, context.stage))
+    writer = TextWriter(
+        texts_path(context.home.texts, context.run, context.iteration, context.stage), context.refuse_lost
+    )
     rows = list[TrainingRollout]()
     for training in trainings:
         for step in range(1, training.steps + 1):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from operator import gt
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from orchestrator import runs
 from orchestrator.installation import processes
 from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
 from storage import queries
@@ -19,7 +22,7 @@ from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.models import RunLeases, Stages
 from storage.session import Store
 from tests.live import wait_until
-from tests.synthetic_run import create
+from tests.synthetic_run import context_of, create
 
 STAGE = "generate_questions"
 
@@ -117,6 +120,40 @@ def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
         row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.owner) == ("running", "elsewhere:1:1")
+
+
+def test_a_batch_of_a_process_that_lost_its_stage_is_not_written(store: Store, tmp_path: Path) -> None:
+    """As after a suspension that was longer than the lease."""
+    context = replace(context_of(store, "r", 1, home=tmp_path), stage=STAGE)
+
+    def suspended() -> LastWrite:
+        with context.write() as session:
+            _write_of("first")(session)
+        with store.write() as session:
+            queries.ledger.release_leases(session, run="r", owner=owner())
+        _claim(store, "elsewhere:1:1")
+        with context.write() as session:
+            _write_of("too late")(session)
+        raise AssertionError("it was written")
+
+    with pytest.raises(LeaseLost):
+        run_once(store, "r", 1, STAGE, suspended)
+    assert _written_names(store) == ["first"]
+    with pytest.raises(LeaseLost):
+        context.refuse_lost()
+
+
+@pytest.mark.parametrize(("taken_over", "status"), [(False, "failed"), (True, "running")])
+def test_a_run_that_was_taken_over_keeps_the_status_that_its_new_process_set(
+    store: Store, taken_over: bool, status: str
+) -> None:
+    with pytest.raises(ValueError, match="no luck"), run_held(store, "r"), runs.status_kept(store, "r"):
+        if taken_over:
+            with store.write() as session:
+                queries.run_leases.release_run(session, run="r", owner=owner())
+                queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=60)
+        raise ValueError("no luck")
+    assert runs.status_of(store, "r") == status
 
 
 def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,13 +71,13 @@ def work_here(order: Order) -> None:
 @pytest.mark.usefixtures("_ray")
 def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_one(tmp_path: Path, start: Path) -> None:
     """In its second step the worker waits for embeddings until it has been told to stop."""
-    stop, reported = tmp_path / "pair" / "job" / "stop", list[tuple[int, Metrics]]()
+    work_dir, reported = tmp_path / "pair" / "job", list[tuple[int, Metrics]]()
     in_second_step, interrupted = Event(), Event()
 
     def embeddings(before: int, body: dict[str, Any]) -> tuple[int, Any]:
-        if (stop.parent / "step_1").exists() and not interrupted.is_set():
+        if (work_dir / "step_1").exists() and not interrupted.is_set():
             in_second_step.set()
-            wait_until(stop.exists, "the worker to be told to stop")
+            wait_until(lambda: any(work_dir.glob("stop-*")), "the worker to be told to stop")
         return lengths(before, body)
 
     def refuse(step: int, metrics: Metrics) -> None:

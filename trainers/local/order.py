@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from core.errors import CoevoError
 from core.settings.trainers import LocalSettings
@@ -20,6 +21,7 @@ class Order:
     # Environment variables with the keys of the services that the workers call. They are passed explicitly, because a
     # worker inherits its environment from the process that started Ray, not from the caller.
     keys: Mapping[str, str] = field(repr=False)
+    id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
     def metrics(self) -> Path:
@@ -28,8 +30,9 @@ class Order:
 
     @property
     def stop(self) -> Path:
-        """The stop file: once it exists, the workers stop after their current step."""
-        return self.job.work_dir / "stop"
+        """The stop file: once it exists, the workers stop after their current step. No other order has the same one: a
+        process that has lost the job to another must not stop the workers of that."""
+        return self.job.work_dir / f"stop-{self.id}"
 
 
 class WorkersFailed(CoevoError):

@@ -16,7 +16,7 @@ from core.files import whole_lines
 from core.settings.trainers import LocalSettings
 from core.types import Checkpoint, ResourceKind
 from services.inference.keys import keys_of
-from trainers.base import Rounds, SolverJob, TrainError, TrainJob, TrainResult
+from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
@@ -91,7 +91,6 @@ class LocalTrainer:
         """
         order = Order(job, self.settings, keys_of(job.services))
         train = self._training_function(order)
-        order.stop.unlink(missing_ok=True)
         order.metrics.touch()
         offset, finished = order.metrics.stat().st_size, False
         with ThreadPoolExecutor(1, "training") as threads:
@@ -156,10 +155,6 @@ def kind_of(settings: LocalSettings) -> ResourceKind:
 
 def _resolved(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, path=str(Path(checkpoint.path).resolve()))
-
-
-def _with_resolved_optimiser(rounds: Rounds) -> Rounds:
-    return replace(rounds, optimiser=rounds.optimiser and _resolved(rounds.optimiser))
 
 
 def _check(job: TrainJob) -> None:
