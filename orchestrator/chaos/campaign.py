@@ -19,6 +19,7 @@ from orchestrator.chaos.victims import Victim
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home
+from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.contents import Contents, contents_of, differences
 from storage.session import open_store
@@ -111,6 +112,12 @@ class Campaign:
             holder = queries.run_leases.leases(session).get(NAME)
         if holder is not None:
             self.outcome.violated(f"it has ended, but {holder.owner} has a lease on it")
+        for check in verify_run(self._home, store, NAME).checks:
+            for violation in check.violations:
+                self.outcome.violated(
+                    f"coevo verify: {check.name}: {violation.row}: expected {violation.expected}, stored is "
+                    f"{violation.stored}"
+                )
         deletion.delete(self._home, store, NAME, evaluations=False)
         store.close()
         if files := files_of_run(self._home, NAME):

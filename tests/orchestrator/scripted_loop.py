@@ -3,7 +3,7 @@
 A kill costs a fraction of a second. It prints the campaign's outcome as JSON.
 
 The stages, the ledger and the store are the real ones. The models are scripted: fake applications write the texts, and
-a fake training writes weights that depend on nothing but its questions. BUG is a function of `planted_bugs`; a
+a fake training writes weights that name its job. BUG is a function of `planted_bugs`; a
 campaign with one kill gives the signal at which the bug does harm.
 """
 
@@ -13,13 +13,11 @@ import json
 import subprocess
 import sys
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas  # noqa: F401 (here, so that the forks need not import it)
-from safetensors.numpy import save_file
+import pytest
 from sqlalchemy.orm import Session
 
 from core.faultpoints import faultpoint
@@ -31,17 +29,16 @@ from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LastWrite, Result, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import plan
+from orchestrator.stages import training
 from orchestrator.stages.context import Context
-from orchestrator.stages.training import kept_questions
 from orchestrator.starting import find_run
 from services.drift.series import refresh_after
-from storage import queries
-from storage.checkpoints import publish, published_manifest
 from storage.session import open_store
+from tests.fake_training import fake_training
 from tests.orchestrator import planted_bugs
+from trainers.base import TrainJob, TrainResult
 from trainers.folders import appearing, remove
 
-_STEPS = 2
 _SETTINGS = {
     "rollout_text": "all",
     "serving.batches": 1,
@@ -50,40 +47,22 @@ _SETTINGS = {
     "dataset.votes": 3,
     "dataset.delta": 0.5,
     "evaluation.samples": 1,
+    "solver.training.steps": 2,
+    "solver.training.prompts_per_step": 3,
+    "solver.training.rollouts_per_prompt": 4,
 }
 
 
-def train_solver(context: Context) -> LastWrite:
-    """A fake training, with step folders as a real one has them."""
-    start, questions = context.checkpoint("solver"), kept_questions(context)
-    work_dir = context.home.work / context.run / str(context.iteration) / "train_solver"
-    for step in range(1, _STEPS + 1):
-        folder = work_dir / f"step_{step}"
-        if folder.exists():
+def scripted_training(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:
+    """A fake training with step folders as a real one has them. It takes the place of the real one, which needs Ray."""
+    for step in range(1, job.training.steps + 1):
+        if (folder := job.work_dir / f"step_{step}").exists():
             continue
-        faultpoint("step begun", f"{context.iteration}/train_solver/{step}")
-        digest = sha256(repr((start.sha256, step, questions)).encode()).digest()
-        with appearing(folder) as appearing_folder:
-            save_file({"weights": np.frombuffer(digest, np.uint8)}, appearing_folder / "model.safetensors")
-        faultpoint("step ended", f"{context.iteration}/train_solver/{step}")
-    checkpoint = publish(
-        work_dir / f"step_{_STEPS}",
-        context.home.checkpoints,
-        run=context.run,
-        role="solver",
-        iteration=context.iteration,
-        step=_STEPS,
-        parent=start.id,
-    )
-
-    def last_write(session: Session) -> dict[str, Any]:
-        queries.checkpoints.add_checkpoint(session, checkpoint, published_manifest(Path(checkpoint.path)))
-        return {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256, "steps": _STEPS}
-
-    return last_write
-
-
-_STAGES = {**STAGE_FUNCTIONS, "train_solver": train_solver}
+        faultpoint("step begun", f"{job.key}/{step}")
+        with appearing(folder) as unfinished:
+            (unfinished / "state.json").write_text(str(step))
+        faultpoint("step ended", f"{job.key}/{step}")
+    return fake_training(context, job, steps_before)
 
 
 def work(home: Home, services: Services, settings: dict[str, Any], _own_processes: bool) -> None:
@@ -103,7 +82,7 @@ def work(home: Home, services: Services, settings: dict[str, Any], _own_processe
 
 
 def _body(context: Context) -> LastWrite:
-    last_write = _STAGES[context.stage](context)
+    last_write = STAGE_FUNCTIONS[context.stage](context)
 
     def with_series(session: Session) -> Result:
         result = last_write(session)
@@ -126,6 +105,7 @@ def main(folder: Path, kills: int, bug: str = "") -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as applications:
         assert applications.stdout is not None
         url = applications.stdout.readline().strip()
+        pytest.MonkeyPatch().setattr(training, "_run", scripted_training)
         strike = getattr(planted_bugs, bug)() if bug else None
         campaign = Campaign(
             home,
