@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 
@@ -21,18 +22,34 @@ _PATTERNS = (
     ),
 )
 
+_PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_known = set[str]()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Have `without_secrets` hide these values too, in this process from now on."""
+    _known.update(secrets)
+
+
+def without_secrets(text: str) -> str:
+    """The text without the secrets of this process: those of its environment, those of `hide`, and what looks like a
+    secret."""
+    return redacted(text, [*secrets_in(os.environ), *_known])
+
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """The values of those environment variables whose names say that they are secret; of USER:PASSWORD the password
-    too."""
+    """The values of those environment variables whose names say that they are secret, of USER:PASSWORD the password
+    too, and the passwords in the addresses of all variables."""
     values = [value for name, value in environment.items() if _SECRET_VARIABLE.search(name)]
-    return [*values, *(value.partition(":")[2] for value in values)]
+    passwords = [password for value in environment.values() for password in _PASSWORD_IN_ADDRESS.findall(value)]
+    return [*values, *passwords, *(value.partition(":")[2] for value in values)]
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with `[secret]` in place of the `secrets`, and of what looks like a key, a token or a password."""
-    for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
+    longest_first = sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=lambda s: (-len(s), s))
+    if longest_first:
+        text = re.sub("|".join(map(re.escape, longest_first)), _HIDDEN, text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

@@ -11,7 +11,7 @@ from core.settings.parsing import validated
 from orchestrator import artifacts
 from orchestrator.evaluation import rechecking, request
 from orchestrator.evaluation.request import EvaluationRequest
-from orchestrator.flows import begin
+from orchestrator.flows import begun
 from orchestrator.installation.home import home
 from services.evaluations import figures_of
 from services.inference.keys import keys_of
@@ -45,17 +45,17 @@ def evaluate(
         limit: Ask only a sample of so many questions of a benchmark; 0 asks all.
         seed: Of the sampled answers.
     """
-    begin()
-    coevo_home = home()
-    sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
-    asked = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
-    protocol = {"samples": samples, "sampling": sampling}
-    checked = validated(EvaluationRequest, {**asked, "protocol": protocol}, "evaluate")
-    store = open_store(coevo_home.database, create=True)
-    with artifacts.written():
-        figures = request.evaluate(coevo_home, store, checked, lambda *_: None)
-        artifacts.evaluated(figures)
-    return [measured.evaluation.id for measured in figures]
+    with begun():
+        coevo_home = home()
+        sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
+        asked = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
+        protocol = {"samples": samples, "sampling": sampling}
+        checked = validated(EvaluationRequest, {**asked, "protocol": protocol}, "evaluate")
+        store = open_store(coevo_home.database, create=True)
+        with artifacts.written():
+            figures = request.evaluate(coevo_home, store, checked, lambda *_: None)
+            artifacts.evaluated(figures)
+        return [measured.evaluation.id for measured in figures]
 
 
 @flow(flow_run_name="by {model}")
@@ -78,16 +78,16 @@ def recheck(
         failures: Ask only about the answers that the grader calls wrong.
         name: The verdicts are stored as those of judge_NAME; by default NAME is made from model and prompt.
     """
-    begin()
-    service = {"url": url, "model": model, "key_variable": key_variable or None}
-    prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
-    judge = validated(Judge, {**service, **prompt}, "recheck")
-    keys_of([judge])
-    store = open_store(home().database)
-    with artifacts.written():
-        for key in evaluations:
-            rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
-        with store.read() as session:
-            figures = [measured for key in evaluations if (measured := figures_of(session, key))]
-        artifacts.rechecked(figures, judge.oracle)
+    with begun():
+        service = {"url": url, "model": model, "key_variable": key_variable or None}
+        prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
+        judge = validated(Judge, {**service, **prompt}, "recheck")
+        keys_of([judge])
+        store = open_store(home().database)
+        with artifacts.written():
+            for key in evaluations:
+                rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
+            with store.read() as session:
+                figures = [measured for key in evaluations if (measured := figures_of(session, key))]
+            artifacts.rechecked(figures, judge.oracle)
     return evaluations

@@ -22,6 +22,7 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from pydantic import Field, ValidationError, WithJsonSchema
 from sqlalchemy.orm import Session
 
+from core import logs
 from core.faultpoints import faultpoint
 from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
@@ -145,16 +146,21 @@ def _chosen(preset: str, preset_file: str) -> str:
     return preset_file or ("" if preset == EXISTING else preset)
 
 
-def begin() -> None:
-    """What every flow does first."""
+@contextmanager
+def begun() -> Iterator[None]:
+    """What every flow does first. Its errors lose their secrets, because Prefect stores and shows them."""
     note_process()
-    run_log.hide_tracebacks()
+    if not logs.is_configured():  # as it is in `coevo run`
+        logs.configure("flow", home().secrets())
+    run_log.tidy_prefect()
+    with run_log.errors_without_secrets():
+        yield
 
 
+@begun()
 def _run_to_its_end(
     run: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
 ) -> dict[str, Any]:
-    begin()
     coevo_home = home()
     store = open_store(coevo_home.database, create=True)
     with artifacts.written():
@@ -237,7 +243,11 @@ def iteration(run: _RunName, t: Iterations) -> None:
         run: Name of the run.
         t: Number of the iteration; the one before must be done.
     """
-    begin()
+    _iterate(run, t)
+
+
+@begun()
+def _iterate(run: str, t: int) -> None:
     store = open_store(home().database)
     is_top_level = not is_subflow()
     with artifacts.written() if is_top_level else nullcontext():

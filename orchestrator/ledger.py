@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.faultpoints import faultpoint
+from core.redaction import without_secrets
 from core.types import Stage, StageKey
 from orchestrator.costs import Meter
 from orchestrator.installation import processes
@@ -139,7 +140,7 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
         except Exception as error:
             with store.write() as session:
                 meter.charge(session)
-                message = f"{type(error).__name__}: {error}"
+                message = without_secrets(f"{type(error).__name__}: {error}")
                 queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
             raise
     faultpoint("stage ended", unit)

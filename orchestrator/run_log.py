@@ -7,49 +7,41 @@ stage runs go the same ways. Secrets are hidden in all of them.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
 
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run, task_run
 
+from core import logs
 from core.errors import CoevoError
-from core.redaction import redacted, secrets_in
+from core.redaction import hide, without_secrets
 from core.types import Stage
-from core.unicode import without_commands
 from orchestrator.installation.home import Home
-from storage.run_logs import Level, LogEvent, as_line, log_file, shortened
+from storage.run_logs import log_file
 
-_LONGEST_TRACEBACK = 3_000  # characters from its end
 _log = logging.getLogger(__name__)
 _log.setLevel(logging.INFO)
-_log.propagate = False  # the terminal gets its lines from `say`, not in the form of Prefect's console
 
 
 @contextmanager
 def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None = None) -> Iterator[None]:
     """Send what is said and logged in the block to the run's file, and to Prefect if the block runs in a flow run.
 
-    An error that ends the block is logged as one. Blocks must not be nested: each would write every line.
+    An error that ends the block is logged as one, and is raised as by `errors_without_secrets`. Blocks must not be
+    nested: each would write every line.
     """
-    secrets = [*secrets_in(os.environ), *home.secrets()]
-    to_file = log_file(home.run_logs, run)
-    to_file.setFormatter(_Lines(run, iteration, stage, secrets))
-    handlers: list[logging.Handler] = [to_file]
+    hide(home.secrets())
+    handlers: list[logging.Handler] = [log_file(home.run_logs, run)]
+    handlers[0].addFilter(_is_ours)
     if flow_run.id is not None:
         to_prefect = APILogHandler()
-        to_prefect.setFormatter(_Text(secrets))
+        to_prefect.setFormatter(_Message())
         to_prefect.addFilter(partial(_is_ours, flow_run_id=flow_run.id, task_run_id=task_run.id))
         handlers.append(to_prefect)
-    to_file.addFilter(_is_ours)
-    with _attached(handlers):
+    with errors_without_secrets(), logs.working_on(logs.Subject(run, iteration, stage)), _attached(handlers):
         started = time.monotonic()
         try:
             yield
@@ -60,20 +52,35 @@ def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None
 
 
 def say(text: str) -> None:
-    """Print a line in the terminal, and log it where `kept` says."""
-    print(without_commands(redacted(text, secrets_in(os.environ))), file=sys.stderr, flush=True)
+    """Log a line where `kept` says. `coevo run` shows it in the terminal."""
     _log.info("%s", text)
 
 
-def hide_tracebacks() -> None:
-    """Have Prefect log an error that a user can cause in one line for each flow run that it ends, without a traceback.
+@contextmanager
+def errors_without_secrets() -> Iterator[None]:
+    """Replace an error whose message contains a secret by a `CoevoError` without it.
+
+    Prefect stores and shows the message of an error that ends a flow run or a task run.
+    """
+    try:
+        yield
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        if (clean := without_secrets(message)) == message:
+            raise
+        raise CoevoError(clean) from None
+
+
+def tidy_prefect() -> None:
+    """Have Prefect log no secrets, and an error that a user can cause in one line for each flow run that it ends.
 
     Prefect would log it with its traceback in every task and every flow that it passes, and once more at the end of the
     process. The line of the task is that of `kept`.
     """
-    logging.getLogger("prefect.flow_runs").addFilter(_in_one_line)
-    for name in ("prefect.task_runs", "prefect.engine"):
-        logging.getLogger(name).addFilter(_is_no_user_error)
+    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+        logger = logging.getLogger(name)
+        logger.addFilter(_in_one_line if name == "prefect.flow_runs" else _is_no_user_error)
+        logger.addFilter(logs.take_secrets_out)
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
@@ -101,17 +108,14 @@ def _log_end(error: BaseException, name: str, seconds: float) -> None:
 
 @contextmanager
 def _attached(handlers: list[logging.Handler]) -> Iterator[None]:
-    loggers = (logging.getLogger(), _log)
-    for logger in loggers:
-        for handler in handlers:
-            logger.addHandler(handler)
+    root = logging.getLogger()
+    for handler in handlers:
+        root.addHandler(handler)
     try:
         yield
     finally:
-        for logger in loggers:
-            for handler in handlers:
-                logger.removeHandler(handler)
         for handler in handlers:
+            root.removeHandler(handler)
             handler.close()
 
 
@@ -122,45 +126,8 @@ def _is_ours(record: logging.LogRecord, **ids: str | None) -> bool:
     return not record.name.startswith("prefect") and record.levelno >= logging.INFO
 
 
-class _Text(logging.Formatter):
+class _Message(logging.Formatter):
     """The message without secrets and without a traceback, which Prefect logs itself."""
 
-    def __init__(self, secrets: list[str]) -> None:
-        super().__init__()
-        self._secrets = secrets
-
     def format(self, record: logging.LogRecord) -> str:
-        return shortened(redacted(record.getMessage(), self._secrets))
-
-
-class _Lines(logging.Formatter):
-    """A line of the run's file."""
-
-    def __init__(self, run: str, iteration: int | None, stage: Stage | None, secrets: list[str]) -> None:
-        super().__init__()
-        self._secrets = secrets
-        self._event = partial(LogEvent, run=run, iteration=iteration, stage=stage)
-
-    def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage() + _traceback(record)
-        event = self._event(
-            time=datetime.fromtimestamp(record.created, UTC),
-            level=_level(record.levelno),
-            message=redacted(message, self._secrets),
-        )
-        return as_line(event)
-
-
-def _traceback(record: logging.LogRecord) -> str:
-    if not record.exc_info or record.exc_info[1] is None:
-        return ""
-    lines = "".join(traceback.format_exception(cast(Any, record.exc_info[1])))
-    if len(lines) > _LONGEST_TRACEBACK:  # its end names the error; it begins with a whole line
-        lines = "[…]\n" + lines[-_LONGEST_TRACEBACK:].partition("\n")[2]
-    return f"\n{lines.rstrip()}"
-
-
-def _level(number: int) -> Level:
-    if number >= logging.ERROR:
-        return "ERROR"
-    return "WARNING" if number >= logging.WARNING else "INFO"
+        return logs.shortened(without_secrets(record.getMessage()))

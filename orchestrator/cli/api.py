@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -18,10 +19,11 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from core import logs
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import REFERENCE, Key, Url, client, known_prefect, page
 from orchestrator.cli.question import p_hat_of, printable, show
-from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Limit, LogFormat, RunName, clear_errors, first_rows, wide
 from orchestrator.installation.home import PAPERS, PRESETS, Home, home
 from orchestrator.installation.ports import Ports
 from storage import queries
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from services.drift.outbox import Target
     from storage.rows import QuestionSummary
 
+log = logging.getLogger(__name__)
 keys = typer.Typer(help="Make, list and revoke keys of the REST API.", no_args_is_help=True)
 _PATIENCE_S = 60  # so that a process that is still importing on a busy machine is not taken for one that hangs
 # `coevo api` tells its processes in these variables whether requests need a key and whether there is only one process.
@@ -49,6 +52,10 @@ def api(
         typer.Option("--no-keys", help="Answer requests without a key. Allowed on a loopback address only."),
     ] = False,
     workers: Annotated[int, typer.Option(help="Number of processes that answer requests.", min=1)] = 1,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log every request. An open page sends one every few seconds.")
+    ] = False,
+    _log_format: LogFormat = None,
 ) -> None:
     """Serve the REST API and the dashboard until interrupted. `coevo up` starts this too."""
     import uvicorn  # imported here, as others below, so that no other command waits for it
@@ -72,8 +79,11 @@ def api(
         )
         url = f"http://{host}:{port}"
         own_key = None if no_keys or not is_loopback else _own_key(home(), store)
-        dashboard = page(url, own_key if sys.stdout.isatty() else None)  # the key must not get into a log
-        print(f"dashboard {dashboard}, API {url}{PREFIX}, described at {url}{REFERENCE}; {message}", flush=True)
+        line = f"API {url}{PREFIX}, described at {url}{REFERENCE}; {message}"
+        if sys.stdout.isatty():  # the key must not get into a log
+            print(f"dashboard {page(url, own_key)}, {line}", flush=True)
+        else:
+            log.info("dashboard %s, %s", page(url, None), line)
         os.environ[_NEEDS_KEYS] = "no" if no_keys else "yes"
         os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
         app_factory = f"{__name__}:{worker_app.__name__}"
@@ -85,7 +95,9 @@ def api(
                 host=host,
                 port=port,
                 workers=workers,
-                log_level="warning",
+                log_config=None,  # its records go where all others go
+                log_level="info" if access_log else "warning",
+                access_log=access_log,
                 timeout_worker_healthcheck=_PATIENCE_S,
                 **UVICORN,
             )
@@ -103,6 +115,7 @@ def worker_app() -> FastAPI:
     from services.api.routes.presets import QuestionSets
 
     coevo_home = home()
+    logs.configure("api", coevo_home.secrets())
     app = create_app(
         open_store(coevo_home.database),
         coevo_home.exports,

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from core.settings.evaluation import Columns, Protocol
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors
 from orchestrator.evaluation import request as requests
 from orchestrator.installation.home import home
 from services.evaluations import EvaluationFigures
@@ -68,6 +68,7 @@ def evaluate(
         typer.Option("--by-majority-share", help="Print accuracy by the majority's share of the votes too."),
     ] = False,
     as_json: AsJson = False,
+    _log_format: LogFormat = None,
 ) -> None:
     """Ask a model the questions of benchmarks, and print how many answers are right (docs/evaluation.md).
 

@@ -12,7 +12,7 @@ import typer
 from core.settings.parsing import ConfigError
 from orchestrator.cli.comparison_tables import show
 from orchestrator.cli.running import run_flow
-from orchestrator.cli.terminal import clear_errors, overrides_of
+from orchestrator.cli.terminal import LogFormat, clear_errors, overrides_of
 from orchestrator.experiments import PlannedRun, planned, read_experiment, run_all
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
@@ -31,6 +31,7 @@ def experiment(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--plan", help="Print the runs, and run nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --plan, print one run per line as JSON.")] = False,
+    _log_format: LogFormat = None,
 ) -> None:
     """Run every arm of an experiment with every seed, one run after the other, then compare them (docs/experiments.md).
 

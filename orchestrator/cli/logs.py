@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from core.logs import LONGEST_MESSAGE
 from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import Home, home
 from storage import queries
 from storage.rows import RunStatus
-from storage.run_logs import LONGEST_MESSAGE, LogEvent, last_events
+from storage.run_logs import LogEvent, last_events
 from storage.session import Store, open_store
 
 _POLL_S = 1.0

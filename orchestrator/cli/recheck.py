@@ -11,7 +11,7 @@ from core.settings.audit import Judge
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
 from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of, print_progress
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors
 from orchestrator.evaluation.rechecking import recheck as ask
 from orchestrator.installation.home import home
 from services.evaluations import figures_of
@@ -32,6 +32,7 @@ def recheck(
     key_variable: KeyVariable = None,
     settings: Settings = None,
     as_json: AsJson = False,
+    _log_format: LogFormat = None,
 ) -> None:
     """Ask a language model whether the answers of evaluations are right, and print the accuracy by grader and by judge.
 

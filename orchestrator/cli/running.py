@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core import logs
 from core.faults import listed
 from core.imports import collection_paused
 from core.types import Flow
@@ -18,6 +19,7 @@ from orchestrator.cli.terminal import (
     SET,
     Iterations,
     LocalRunName,
+    LogFormat,
     Overrides,
     RunName,
     clear_errors,
@@ -56,6 +58,7 @@ def run(
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="Tag the run. May be given more than once.", show_default=False)
     ] = None,
+    _log_format: LogFormat = None,
 ) -> None:
     """Run a preset in this terminal; the Prefect UI shows it too. An existing run continues where it stopped.
 
@@ -86,6 +89,7 @@ def resume(
         list[str] | None,
         typer.Option(SET, help=f"Change {_LIMITS}, such as budget.hours=24. May be given more than once."),
     ] = None,
+    _log_format: LogFormat = None,
 ) -> None:
     """Continue a run where it stopped, in this terminal. Finished stages are not run again.
 
@@ -118,7 +122,7 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
         from orchestrator import flows  # Prefect reads its settings when it is imported
 
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_not_of_a_flow_run)
+        handler.addFilter(_is_said_once)
     name = parameters["run"]
     with _told_how_to_go_on(name):
         result = getattr(flows, flow)(**parameters)
@@ -147,6 +151,10 @@ def _print_state(store: Store, name: str) -> None:
         print(f"run {name} goes on; it was {state.state} since {state.since:%F %H:%M} UTC")
 
 
-def _is_not_of_a_flow_run(record: logging.LogRecord) -> bool:
-    """False for Prefect's records of a flow or task run: each logs the same error, which the command prints once."""
-    return not record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
+def _is_said_once(record: logging.LogRecord) -> bool:
+    """False for Prefect's records of a flow or task run: each logs the same error, which the command prints once. In a
+    terminal also for the line with which the failed stage ends, since the command's last line says the same."""
+    if record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
+        return False
+    is_end = record.name == "orchestrator.run_log" and record.levelno >= logging.ERROR
+    return not is_end or logs.format_of_process() == "json"

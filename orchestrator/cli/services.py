@@ -17,7 +17,7 @@ from core.statistics.remaining import Remaining
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
 from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import AsJson, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
@@ -48,6 +48,7 @@ def up(
         bool,
         typer.Option("--free-ports", help="Use free ports instead of the usual ones where no port is given."),
     ] = False,
+    _log_format: LogFormat = None,
 ) -> None:
     """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
 

@@ -15,11 +15,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from core import logs
 from core.errors import CoevoError
 from core.files import put
+from core.logs import Format
+from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
 from core.unicode import from_json, without_commands
-from orchestrator.installation.home import PRESETS
+from orchestrator.installation.home import PRESETS, home
 
 Row = TypeVar("Row")
 
@@ -82,9 +85,29 @@ Overrides = Annotated[
 ]
 
 
+def _configure_logs(context: typer.Context, chosen: Format | None) -> Format | None:
+    """Have this process log under the command's name. Processes that it starts find the format in the environment."""
+    if not context.resilient_parsing:  # as it is while the shell completes a command
+        if chosen is not None:
+            os.environ[logs.VARIABLE] = chosen
+        logs.configure(context.info_name or "coevo", home().secrets())
+    return chosen
+
+
+LogFormat = Annotated[
+    Format | None,
+    typer.Option(
+        "--log-format",
+        envvar=logs.VARIABLE,
+        help="Log in lines of JSON or as text for people; by default text in a terminal, else JSON (docs/logs.md).",
+        show_default=False,
+        callback=_configure_logs,
+    ),
+]
+
+
 def suggest_runs(incomplete: str) -> list[str]:
     """The runs that a shell suggests; none if there is no store."""
-    from orchestrator.installation.home import home
     from storage import queries
     from storage.session import open_store
 
@@ -123,7 +146,7 @@ def clear_errors() -> Iterator[None]:
         yield
     except CoevoError as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(without_commands(str(error)), err=True)  # it may quote what a service or a file contains
+        typer.echo(without_commands(without_secrets(str(error))), err=True)  # it may quote what a service sent
         raise typer.Exit(1) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 from prefect.client.orchestration import SyncPrefectClient
@@ -12,6 +13,7 @@ from prefect.flows import Flow
 from orchestrator.evaluation_flows import evaluate, recheck
 from orchestrator.flows import co_evolve, iteration, self_train
 
+_log = logging.getLogger(__name__)
 FLOWS: tuple[Flow[Any, Any], ...] = (co_evolve, self_train, iteration, evaluate, recheck)
 _FORMER_NAME = "coevo"  # of every deployment in earlier versions, so that Prefect's list had it five times
 
@@ -33,4 +35,4 @@ def remove_former(client: SyncPrefectClient) -> None:
             continue
         client.delete_deployment(former.id)
         lost = f"; make its schedules ({len(former.schedules)}) there again" if former.schedules else ""
-        print(f"deployment {flow.name}/{_FORMER_NAME} is now {flow.name}/{flow.name}{lost}", flush=True)
+        _log.info("deployment %s/%s is now %s/%s%s", flow.name, _FORMER_NAME, flow.name, flow.name, lost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from core import logs
 from orchestrator.installation.home import Home, Services
 from services.inference.server import proxy
 
@@ -36,6 +37,8 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
+        **logs.prefect_variables(),
+        "RAY_SERVE_LOG_ENCODING": "TEXT" if os.environ.get(logs.VARIABLE) == "text" else "JSON",
         **({"PREFECT_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
         **({} if os.environ.get("COEVO_RAY_ADDRESS") else _closed_to_others(home, services)),
     }

@@ -8,6 +8,7 @@ deploy/prefect.yaml.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 
+from core import logs
 from core.errors import CoevoError
 from orchestrator.installation.deployments import remove_former, served
 from orchestrator.installation.home import ROOT, Services, home
@@ -35,6 +37,7 @@ from orchestrator.installation.reachable import problem_with_prefect
 from services.prefect_server import PrefectServer
 from storage.session import open_store
 
+_log = logging.getLogger("orchestrator.installation.runner")  # __name__ is "__main__" in the process itself
 POOL = "coevo"
 DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
 _LIMIT = 4  # flow runs at a time; others wait
@@ -47,6 +50,7 @@ _GRACE_S = 20.0  # a Prefect worker that is told to end may hang; then it is kil
 
 def main() -> None:
     """Run triggered flows until a signal comes. If a part of the runner ends by itself, the exit status is 1."""
+    logs.configure("runner", home().secrets())
     if os.environ.get("COEVO_RAY_ADDRESS"):
         _run_elsewhere(Services.from_environment())
     else:
@@ -61,7 +65,9 @@ def _run_beside_ray() -> None:
     try:
         with get_client(sync_client=True) as client:
             remove_former(client)
-        serve(*served(), limit=cast(Any, _LIMIT))
+        deployments = served()
+        _log.info("the deployments are being served: %s", ", ".join(str(deployment.name) for deployment in deployments))
+        serve(*deployments, limit=cast(Any, _LIMIT), print_starting_message=False)
     except* (RuntimeError, httpx.HTTPError):  # Prefect's runner gives up after some minutes without Prefect
         _begin_again()
 
@@ -85,14 +91,14 @@ def _begin_again_after_an_outage(server: PrefectServer) -> None:
         failed = failed + 1 if problem_with_prefect(server) else 0
         if failed == _OUTAGE_CHECKS:
             was_away = True
-            print("Prefect does not answer; the flow runner waits for it", flush=True)
+            _log.warning("Prefect does not answer; the flow runner waits for it")
         if was_away and not failed and not psutil.Process().children():
             _begin_again()
 
 
 def _begin_again() -> NoReturn:
     """Replace this process by a new runner with the same pid, by which `coevo up` knows it."""
-    print("the flow runner begins again, since Prefect did not answer for a while", flush=True)
+    _log.info("the flow runner begins again, since Prefect did not answer for a while")
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606 (no shell is needed)
 
 
@@ -115,7 +121,7 @@ def _run_elsewhere(services: Services) -> None:
 def _end_orphans(worker: str | None) -> None:
     store = open_store(home().database, create=True)
     for name in end_orphans(store, worker):
-        print(f"flow run {name} was ended, because its process is gone; `coevo resume` continues the run", flush=True)
+        _log.warning("flow run %s was ended, because its process is gone; `coevo resume` continues the run", name)
     store.close()
 
 

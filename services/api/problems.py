@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from core.faults import Fault
+from core.redaction import without_secrets
 from core.validation import fault_of, name_of
 from services.api.access.headers import SAFE
 from storage.errors import NotThere, UnreadableSettings
@@ -89,7 +90,8 @@ def _no_database(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error)
+    run = {"run": name} if (name := request.path_params.get("run")) else {}
+    log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error, extra=run)
     # Starlette sends this answer outside of all middleware, so it needs the headers of `DefaultHeaders`.
     return _answer(500, "unexpected error; its traceback is in the API's log", headers=SAFE)
 
@@ -142,4 +144,6 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def _answer(status: int, detail: str, errors: Sequence[FieldProblem] = (), headers: Any = None) -> JSONResponse:
-    return JSONResponse(problem(status, detail, errors).model_dump(), status, headers, MEDIA_TYPE)
+    """An answer without secrets: a message may quote what a client sent, or what another service answered."""
+    errors = [error.model_copy(update={"message": without_secrets(error.message)}) for error in errors]
+    return JSONResponse(problem(status, without_secrets(detail), errors).model_dump(), status, headers, MEDIA_TYPE)

@@ -19,6 +19,7 @@ from typing import Protocol
 
 import httpx
 
+from core.redaction import without_secrets
 from storage import queries
 from storage.rows import AlertRow
 from storage.session import DATABASE_ERRORS, Store
@@ -107,5 +108,5 @@ def _try(target: Target, alert: AlertRow) -> str | None:
     try:
         response = target.send(alert)
     except _FAILURES as error:
-        return f"{type(error).__name__}: {error}"[:_ERROR_CHARS]
+        return without_secrets(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
     return None if response.is_success else f"HTTP {response.status_code}"

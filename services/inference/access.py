@@ -9,6 +9,8 @@ import hashlib
 import hmac
 import os
 
+from core.redaction import hide
+
 KEY = "COEVO_INFERENCE_KEY"
 
 
@@ -20,8 +22,10 @@ def key() -> str | None:
     """
     if key_from_environment := os.environ.get(KEY):
         return key_from_environment
-    token = os.environ.get("RAY_AUTH_TOKEN")
-    return key_of(token) if token else None
+    if token := os.environ.get("RAY_AUTH_TOKEN"):
+        hide([derived := key_of(token)])
+        return derived
+    return None
 
 
 def key_of(ray_token: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from core.redaction import hide
 from core.settings.serving import Service
 from services.inference import access
 from services.inference.client import InferenceError
 
 
 def keys_of(services: Sequence[Service]) -> dict[str, str]:
-    """The keys of those services that need one, by the names of their environment variables.
+    """The keys of those services that need one, by the names of their environment variables. Logs then hide them.
 
     Raises `InferenceError`, with the name of the variable, if a key is not set.
     """
@@ -21,4 +22,5 @@ def keys_of(services: Sequence[Service]) -> dict[str, str]:
             keys[name] = (access.key() if name == access.KEY else os.environ.get(name)) or ""
             if not keys[name]:
                 raise InferenceError(f"{service.url}: key_variable: {name} is not set in the environment")
+    hide(keys.values())
     return keys

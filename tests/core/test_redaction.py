@@ -39,6 +39,15 @@ def test_the_values_of_variables_with_secret_names_are_hidden() -> None:
     assert redacted(text, secrets_in(environment)) == "sent [secret] and [secret] from /home/coevo, attempt 1"
 
 
+def test_the_longer_of_two_secrets_is_hidden_whole_and_only_once() -> None:
+    assert redacted("sent secret-and-more", ["secret", "secret-and-more"]) == "sent [secret]"
+
+
+def test_a_password_in_the_address_of_any_variable_is_hidden_on_its_own_too() -> None:
+    secrets = secrets_in({"COEVO_DATABASE": "postgresql://coevo:p4ss-word@db:5432/coevo"})
+    assert redacted("no password p4ss-word for coevo", secrets) == "no password [secret] for coevo"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -62,7 +62,8 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [COEVO, "api", "--port", str(port)]
-    with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, text=True) as process, terminated(process):
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=os.environ, text=True, **piped) as process, terminated(process):
         wait_until(lambda: _answers(url), "the API to answer")
         assert httpx.get(f"{url}/api/v1/runs").status_code == 401
         own_key = {"Authorization": f"Bearer {Home(home_folder).api_key}"}
@@ -100,7 +101,10 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         assert "HTTP 422: body.decision: expected 'go on'" in _coevo(url, key, "runs", "decide", "demo", "no").stderr
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)[0]
-    assert output.startswith(f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs; requests need a key")
+    [begins] = [event for event in map(json.loads, output.splitlines()) if event["logger"] == "orchestrator.cli.api"]
+    assert (begins["process"], begins["level"]) == ("api", "INFO")
+    said = begins["message"]
+    assert said.startswith(f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs; requests need a key")
     assert Home(home_folder).api_key not in output
     assert "runs cannot be started, since no Prefect server is known" in output
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout

@@ -147,12 +147,16 @@ def test_a_batch_of_a_process_that_lost_its_stage_is_not_written(store: Store, t
 def test_a_run_that_was_taken_over_keeps_the_status_that_its_new_process_set(
     store: Store, taken_over: bool, status: str
 ) -> None:
-    with pytest.raises(ValueError, match="no luck"), run_held(store, "r"), runs.status_kept(store, "r"):
-        if taken_over:
-            with store.write() as session:
-                queries.run_leases.release_run(session, run="r", owner=owner())
-                queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=60)
-        raise ValueError("no luck")
+    def fail() -> None:
+        with run_held(store, "r"), runs.status_kept(store, "r"):
+            if taken_over:
+                with store.write() as session:
+                    queries.run_leases.release_run(session, run="r", owner=owner())
+                    queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=60)
+            raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck"):
+        fail()
     assert runs.status_of(store, "r") == status
 
 

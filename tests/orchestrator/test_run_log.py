@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,17 @@ from orchestrator import run_log
 from orchestrator.installation.home import Home
 from storage.run_logs import LogEvent, last_events
 from tests.live import wait_until
+from tests.logging_process import console
 from tests.services.prefect_server import AUTH, post
 
 LIBRARY = logging.getLogger("some.library")
+
+
+@pytest.fixture(autouse=True)
+def _console() -> Iterator[None]:
+    """This process logs as that of `coevo run` does."""
+    with console("run"):
+        yield
 
 
 @pytest.fixture
@@ -49,7 +59,11 @@ def test_lines_and_warnings_of_a_stage_are_kept_in_the_run_s_file(
         (2, "evaluate", "ERROR", "from another thread"),
         (2, "evaluate", "INFO", "evaluate 2: pass@1 57.4%"),
     ]
-    assert "evaluate 2: pass@1 57.4%" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert [json.loads(line)["message"] for line in err.splitlines()][-2:] == [
+        "evaluate 2: pass@1 57.4%",
+        "after the stage",
+    ]
 
 
 def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
@@ -60,8 +74,13 @@ def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
     with run_log.kept(home, "demo", 1, "audit_labels"):
         LIBRARY.warning("refused: %s and %s", os.environ["JUDGE_API_KEY"], api_key)
         run_log.say("asked https://ann:hunter22@example.org with plain-words-of-a-key")
-    with pytest.raises(ValueError, match="words"), run_log.kept(home, "demo", 1, "audit_labels"):
+    # Prefect stores and shows the error itself.
+    with (
+        pytest.raises(CoevoError, match=r"^ValueError: no answer with \[secret\]$") as raised,
+        run_log.kept(home, "demo", 1, "audit_labels"),
+    ):
         raise ValueError(f"no answer with {os.environ['JUDGE_API_KEY']}")
+    assert raised.value.__suppress_context__
     written = (home.run_logs / "demo.log").read_text() + capsys.readouterr().err
     assert written.count("[secret]") >= 5
     for secret in ("plain-words-of-a-key", api_key, "hunter22"):
@@ -107,8 +126,11 @@ _FLOW = """
 import logging, os, threading
 os.environ["PREFECT_LOGGING_LEVEL"] = "WARNING"
 from prefect import flow, task
+from core import logs
 from orchestrator import run_log
 from orchestrator.installation.home import home
+
+logs.configure("run")
 
 @task
 def stage():

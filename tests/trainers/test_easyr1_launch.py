@@ -65,11 +65,16 @@ def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_failed_training_goes_on_from_its_checkpoint(tmp_path: Path, start: Path) -> None:
+def test_a_failed_training_goes_on_from_its_checkpoint(
+    tmp_path: Path, start: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The training fails while it writes a checkpoint: EasyR1 removes old ones before it writes, except the first."""
     job, reported_steps = misbehaving(job_in(tmp_path, start, steps=8), "fail_while_saving=8"), []
-    with pytest.raises(TrainError, match=r"(?s)EasyR1 failed \(exit status 1\).*illegal memory access"):
+    with pytest.raises(TrainError, match=r"EasyR1 failed \(exit status 1\); the log has its last lines$"):
         EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: reported_steps.append(step))
+    [last_lines] = [record.getMessage() for record in caplog.records if record.name == "trainers.last_lines"]
+    assert last_lines.startswith("the last lines of easyr1.log:\n")
+    assert "illegal memory access" in last_lines
     wait_until_free(job)
     result = EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: reported_steps.append(step))
     assert reported_steps == [1, 2, 3, 4, 5, 6, 7, 7, 8]  # step 7 had no checkpoint

@@ -20,6 +20,7 @@ import torch
 from local_tiny import TIMINGS, tiny_job, without_timings
 from safetensors.torch import load_file
 
+from core.logs import Subject, working_on
 from core.methods.evol_rl import EvolRl
 from core.settings.serving import Signals
 from core.settings.trainers import LocalSettings
@@ -53,10 +54,11 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
 
 def train_here(job: TrainJob) -> list[Metrics]:
     """Train in this process, as the only worker; check that the order's keys are removed from the environment."""
-    order = Order(job, LocalSettings(), {"A_KEY": "secret"})
+    order = Order(job, LocalSettings(), {"A_KEY": "key-of-a-test"}, Subject("demo", 1, "train_solver"))
     job.work_dir.mkdir(parents=True)
     work_here(order)
     assert "A_KEY" not in os.environ
+    assert "key-of-a-test" not in order.log(0).read_text()
     return [json.loads(line) for line in order.metrics.read_text().splitlines()]
 
 
@@ -234,12 +236,25 @@ def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_worker_s_failure_raises_a_train_error_with_its_cause(tmp_path: Path, start: Path) -> None:
+def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
+    tmp_path: Path, start: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(start, broken)
     (broken / "model.safetensors").write_bytes(b"not a model")
-    with pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"):
-        LocalTrainer(restarts=0).train(job_in(tmp_path, broken), lambda step, metrics: None)
+    job = job_in(tmp_path, broken)
+    with (
+        pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"),
+        working_on(Subject("demo", 1, "train_solver")),
+    ):
+        LocalTrainer(restarts=0).train(job, lambda step, metrics: None)
+    [logged] = [record for record in caplog.records if record.name == "trainers.last_lines"]
+    first, begins, *_, last = logged.getMessage().splitlines()
+    assert (first, begins) == ("the last lines of worker-0.log:", "INFO    worker 0 of 1 begins")
+    assert "header too large" in last
+    events = [json.loads(line) for line in (job.work_dir / "worker-0.log").read_text().splitlines()]
+    for event in events:
+        assert (event["process"], event["run"], event["stage"]) == ("trainer", "demo", "train_solver")
 
 
 @pytest.mark.usefixtures("_ray")

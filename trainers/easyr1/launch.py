@@ -34,11 +34,11 @@ from trainers.easyr1.fit import checkout_problem
 from trainers.easyr1.progress import parse
 from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
+from trainers.last_lines import log_last_lines
 from trainers.local.state import fingerprint
 
 _FOLDER, _METRICS, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "final", "fingerprint"
 _POLL_S = 0.5
-_LOG_TAIL = 4000  # characters from the end of EasyR1's log that an error message quotes
 
 Metrics = dict[str, float]
 Progress = Callable[[int, Metrics], None]
@@ -125,10 +125,12 @@ class EasyR1Trainer:
                 if _guard_step(job) is not None:
                     return None
             code, rank = ray.get(ended[0]), running.index(ended[0])
+            if rank == 0 and code == 0:
+                return None
+            log_last_lines([folder / log_of(rank)])
             if rank:  # further machines never end by themselves
-                log_tail = _tail(folder / log_of(rank))
-                return f"machine {rank} of EasyR1's Ray ended early (exit status {code}): {log_tail}"
-            return None if code == 0 else f"EasyR1 failed (exit status {code}): {_tail(folder / log_of(0))}"
+                return f"machine {rank} of EasyR1's Ray ended early (exit status {code}); the log has its last lines"
+            return f"EasyR1 failed (exit status {code}); the log has its last lines"
         except RayError as error:
             return f"a machine with the training's GPUs was lost: {type(error).__name__}: {error}"
         finally:
@@ -213,7 +215,3 @@ def _write(job: TrainJob, metrics: list[Metrics]) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text("".join(json.dumps(step) + "\n" for step in metrics))
     put(temporary, path)
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-_LOG_TAIL:] if log.exists() else "there is no log"

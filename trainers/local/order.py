@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from core.errors import CoevoError
+from core.logs import Subject
 from core.settings.trainers import LocalSettings
 from trainers.base import TrainJob
 
@@ -21,6 +22,7 @@ class Order:
     # Environment variables with the keys of the services that the workers call. They are passed explicitly, because a
     # worker inherits its environment from the process that started Ray, not from the caller.
     keys: Mapping[str, str] = field(repr=False)
+    subject: Subject  # what the workers' logs say that they work on
     id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
@@ -33,6 +35,10 @@ class Order:
         """The stop file: once it exists, the workers stop after their current step. No other order has the same one: a
         process that has lost the job to another must not stop the workers of that."""
         return self.job.work_dir / f"stop-{self.id}"
+
+    def log(self, rank: int) -> Path:
+        """The file to which the worker of this rank logs."""
+        return self.job.work_dir / f"worker-{rank}.log"
 
 
 class WorkersFailed(CoevoError):

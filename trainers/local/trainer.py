@@ -12,12 +12,14 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayError
 
+from core import logs
 from core.files import whole_lines
 from core.settings.trainers import LocalSettings
 from core.types import Checkpoint, ResourceKind
 from services.inference.keys import keys_of
 from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
+from trainers.last_lines import log_last_lines
 from trainers.local import processes
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state
@@ -89,7 +91,7 @@ class LocalTrainer:
 
         Another thread waits for the workers, so that `progress` and SIGINT run in the caller's thread.
         """
-        order = Order(job, self.settings, keys_of(job.services))
+        order = Order(job, self.settings, keys_of(job.services), logs.subject())
         train = self._training_function(order)
         order.metrics.touch()
         offset, finished = order.metrics.stat().st_size, False
@@ -105,6 +107,7 @@ class LocalTrainer:
                             progress(steps_done, metrics)
                 training.result()
             except WorkersFailed as error:
+                log_last_lines([order.log(rank) for rank in range(job.training.workers)])
                 raise TrainError(f"{job.key}: training failed: {error}") from error
             except RayError as error:  # Ray itself failed, not a worker
                 raise TrainError(f"{job.key}: Ray failed: {type(error).__name__}: {error}") from error

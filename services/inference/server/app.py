@@ -23,6 +23,7 @@ from ray import serve
 from ray.serve import Application
 
 from core.imports import collection_paused
+from core.logs import take_secrets_out
 from core.settings.training import Sampling
 from services.inference.engines.base import (
     MAX_ROWS,
@@ -46,7 +47,7 @@ from services.inference.server.batching import Batcher
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
 from storage.checkpoints import verify
 
-_log = logging.getLogger("ray.serve")  # writes to the replica's own file in Ray's logs
+_log = logging.getLogger("ray.serve")  # writes to the replica's own file in Ray's logs, in Ray's form
 
 # The rows of a batch, as a multiple of the rows that the engine samples together. The engine groups the rows by the
 # lengths of their prompts, so larger batches leave fewer rows that are sampled in small groups. But a swap waits for a
@@ -73,6 +74,7 @@ class ModelServer:
     """One replica: one engine, and one thread that samples."""
 
     def __init__(self, args: ServerArgs) -> None:
+        _log.addFilter(take_secrets_out)
         # Imported here, in the replica, because Serve first imports this module in a process that does not need them.
         with collection_paused():
             import torch
@@ -137,6 +139,7 @@ class ModelServer:
                 len(prompts),
                 sum(len(completion.tokens) for group in completions for completion in group),
                 time.perf_counter() - start,
+                extra={"checkpoint": self._served.checkpoint},
             )
             return [(self._served.checkpoint, group) for group in completions]
 

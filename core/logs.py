@@ -1,0 +1,210 @@
+"""The logs of all processes: one line an event, as JSON or as text for people, without secrets.
+
+A process calls `configure` when it starts. What it logs then goes to its standard error, which is a terminal, a file
+below COEVO_HOME or the log of a container. `docs/logs.md` describes the fields.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from core.errors import CoevoError
+from core.redaction import hide, without_secrets
+from core.types import Stage
+from core.unicode import to_json, without_commands
+
+Format = Literal["json", "text"]
+VARIABLE = "COEVO_LOG_FORMAT"  # the environment variable with the format; child processes inherit it
+LONGEST_MESSAGE = 4_000  # characters
+_LONGEST_TRACEBACK = 3_000  # characters from its end
+_FILE_BYTES, OLDER_FILES = 1_000_000, 2  # a file of `file_handler` is rotated, so that all take 3 MB at most
+_OURS = ("core", "storage", "services", "trainers", "orchestrator", "benchmarks")
+_PREFECT = "prefect"  # the process that only Prefect has configured, by the variable of `prefect_variables`
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a process works on, as far as it is known. Every line names it."""
+
+    run: str | None = None
+    iteration: int | None = None
+    stage: Stage | None = None
+
+
+class _Process:
+    """What every line of this process says. It is no context variable: a stage's threads must say it too, and a process
+    works on one stage at a time."""
+
+    name = _PREFECT
+    subject = Subject()
+
+
+def configure(process: str, secrets: Iterable[str] = ()) -> None:
+    """Write what this process logs to standard error in the form of `format_of_process`, and hide `secrets` in it.
+
+    `process` says in each line what the process is. Warnings of Python and errors that nothing catches become lines
+    too. It takes the place of Prefect's console. Raises `CoevoError` if the environment names an unknown format.
+    """
+    hide(secrets)
+    console, root = Console(), logging.getLogger()
+    _Process.name = process
+    for name in (None, "uvicorn", "fastapi"):  # Prefect gives these a console each
+        logger = logging.getLogger(name)
+        logger.propagate = True
+        for handler in [*logger.handlers]:
+            if isinstance(handler, Console) or type(handler).__module__ == "prefect.logging.handlers":
+                logger.removeHandler(handler)
+    root.addHandler(console)
+    root.setLevel(logging.WARNING)
+    for name in _OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    sys.excepthook, threading.excepthook = _log_uncaught, lambda of: _log_uncaught(of.exc_type, of.exc_value)
+
+
+def is_configured() -> bool:
+    """Whether `configure` was called in this process."""
+    return _Process.name != _PREFECT
+
+
+def format_of_process() -> Format:
+    """The format that the environment names; without one text in a terminal, else JSON. Raises `CoevoError`."""
+    for known in get_args(Format):
+        if os.environ.get(VARIABLE) == known:
+            chosen: Format = known
+            return chosen
+    if name := os.environ.get(VARIABLE):
+        raise CoevoError(f"{VARIABLE}: expected {' or '.join(get_args(Format))}, got {name!r}")
+    return "text" if sys.stderr.isatty() else "json"
+
+
+def prefect_variables() -> dict[str, str]:
+    """The environment variables that make Prefect's own processes log in this form (Prefect: "Configure logging")."""
+    return {"PREFECT_LOGGING_HANDLERS_CONSOLE_CLASS": f"{__name__}.{Console.__name__}"}
+
+
+def subject() -> Subject:
+    """What this process works on."""
+    return _Process.subject
+
+
+@contextmanager
+def working_on(now: Subject) -> Iterator[None]:
+    """Have the lines of this process say that it works on `now` while the block runs."""
+    before, _Process.subject = _Process.subject, now
+    try:
+        yield
+    finally:
+        _Process.subject = before
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON. `extra` may give a record another run, iteration or stage."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        about = {name: getattr(record, name, value) for name, value in asdict(_Process.subject).items()}
+        event = {
+            "time": _time(record).isoformat(),
+            "level": level(record),
+            "process": _Process.name,
+            "pid": record.process,
+            "logger": record.name,
+            **about,
+            "message": message(record),
+        }
+        return to_json(event)
+
+
+class Text(logging.Formatter):
+    """A record for people: time in UTC, level, the run if it is known, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        run = getattr(record, "run", _Process.subject.run)
+        text = f"{_time(record):%F %T} {level(record):<7} {f'{run}: ' if run else ''}{message(record)}"
+        return without_commands(text)
+
+
+class Console(logging.Handler):
+    """Writes lines to standard error. Prefect, which can be told to use it, passes arguments that it does not need."""
+
+    def __init__(self, **_of_prefect: Any) -> None:
+        super().__init__()
+        self.formatter = Text() if format_of_process() == "text" else JsonLines()
+
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:
+        """Keep the formatter: Prefect would set its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:  # sys.stderr at this time: a progress bar replaces it while it is shown
+            print(self.format(record), file=sys.stderr, flush=True)
+        except (OSError, TypeError, ValueError):
+            self.handleError(record)
+
+
+def take_secrets_out(record: logging.LogRecord) -> bool:
+    """A filter for a logger whose handlers are not ours, such as Ray's and Prefect's. It lets all records through."""
+    record.msg, record.args = without_secrets(record.getMessage()), None
+    if record.exc_info and record.exc_info[1] is not None:
+        record.exc_text = without_secrets(_formatted(record.exc_info[1]))  # other formatters print this, if it is there
+    return True
+
+
+def file_handler(path: Path) -> RotatingFileHandler:
+    """A handler that adds lines of JSON to a file, in a folder that exists. The file is made by the first line."""
+    handler = RotatingFileHandler(
+        path, maxBytes=_FILE_BYTES, backupCount=OLDER_FILES, encoding="utf-8", errors="replace", delay=True
+    )
+    handler.setFormatter(JsonLines())
+    return handler
+
+
+def message(record: logging.LogRecord) -> str:
+    """The message with its traceback, without secrets. It loses its middle if it is too long."""
+    error = record.exc_info[1] if record.exc_info else None
+    return shortened(without_secrets(record.getMessage() + (f"\n{_shortened_traceback(error)}" if error else "")))
+
+
+def level(record: logging.LogRecord) -> str:
+    """DEBUG, INFO, WARNING or ERROR."""
+    levels = (logging.ERROR, logging.WARNING, logging.INFO)
+    return next((logging.getLevelName(least) for least in levels if record.levelno >= least), "DEBUG")
+
+
+def shortened(text: str) -> str:
+    """The first and the last half of what a line may contain of a long message."""
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    half = LONGEST_MESSAGE // 2 - 3
+    return f"{text[:half]} […] {text[-half:]}"
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _formatted(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _shortened_traceback(error: BaseException) -> str:
+    lines = _formatted(error)
+    if len(lines) > _LONGEST_TRACEBACK:  # its end names the error; it begins with a whole line
+        return "[…]\n" + lines[-_LONGEST_TRACEBACK:].partition("\n")[2]
+    return lines
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, *_: object) -> None:
+    if error is None or not issubclass(kind, Exception):  # Ctrl-C, or a thread that was asked to end
+        return
+    logging.getLogger(__name__).error("an error ended this process or thread", exc_info=error)
