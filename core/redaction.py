@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 _HIDDEN = "[secret]"
 _SHORTEST = 6  # a shorter value, such as "1", would be hidden in texts that have nothing to do with it
-_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH|CREDENTIAL", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH|CREDENTIAL|WEBHOOK", re.IGNORECASE)
 _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {_HIDDEN}"),
     (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), rf"\1:{_HIDDEN}@"),  # the password in an address

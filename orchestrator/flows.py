@@ -34,6 +34,7 @@ from orchestrator.installation.home import Home, home
 from orchestrator.installation.orphans import is_subflow, note_process
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.needs import services_of
 from orchestrator.plan import stages_of
 from orchestrator.stages import decision_form
 from orchestrator.stages.context import Context
@@ -43,6 +44,7 @@ from orchestrator.stages.training import warm_up
 from orchestrator.starting import RunError, find_run, presets_of
 from services.drift.series import refresh_after
 from services.flow_runs import EXISTING
+from services.inference.keys import hide_keys
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
 from storage.session import Store, open_store
@@ -275,6 +277,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     services = coevo_home.services()
     store = open_store(coevo_home.database)
     config = runs.stored_config(store, run)
+    hide_keys(services_of(config))
     if not ray.is_initialized():
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)

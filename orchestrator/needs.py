@@ -52,6 +52,12 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
     return [*needs, *_judge(config), *_services(config)]
 
 
+def services_of(config: RunConfig) -> list[Service]:
+    """The services that a run asks and that are not part of it."""
+    judge = [] if config.audit.judge is None else [config.audit.judge]
+    return [*judge, *config.solver.signals.services(config.solver.reward)]
+
+
 def lacks_a_judge(config: RunConfig) -> bool:
     """Whether nobody grades the pseudo-labels of a Challenger's questions. Given prompts may have true answers."""
     return config.kind == "co_evolve" and config.audit.oracle is None

@@ -65,9 +65,7 @@ def _run_beside_ray() -> None:
     try:
         with get_client(sync_client=True) as client:
             remove_former(client)
-        deployments = served()
-        _log.info("the deployments are being served: %s", ", ".join(str(deployment.name) for deployment in deployments))
-        serve(*deployments, limit=cast(Any, _LIMIT), print_starting_message=False)
+        serve(*served(), limit=cast(Any, _LIMIT))
     except* (RuntimeError, httpx.HTTPError):  # Prefect's runner gives up after some minutes without Prefect
         _begin_again()
 

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from core.errors import CoevoError
-from core.redaction import hide
 from services.drift.outbox import TIMEOUT_S
 from storage.rows import AlertRow
 
@@ -65,7 +64,6 @@ def webhook_from(environment: Mapping[str, str]) -> Webhook | None:
         key = b""
     if not 24 <= len(key) <= 64:
         raise WebhookError(f"COEVO_WEBHOOK_SECRET: expected {_PREFIX} and 24 to 64 bytes in base64")
-    hide([url])  # it may contain a secret; that of COEVO_WEBHOOK_SECRET is known by the variable's name
     return Webhook(url, key)
 
 

@@ -12,7 +12,7 @@ from services.inference.client import InferenceError
 
 
 def keys_of(services: Sequence[Service]) -> dict[str, str]:
-    """The keys of those services that need one, by the names of their environment variables. Logs then hide them.
+    """The keys of those services that need one, by the names of their environment variables. Logs hide them then.
 
     Raises `InferenceError`, with the name of the variable, if a key is not set.
     """
@@ -24,3 +24,8 @@ def keys_of(services: Sequence[Service]) -> dict[str, str]:
                 raise InferenceError(f"{service.url}: key_variable: {name} is not set in the environment")
     hide(keys.values())
     return keys
+
+
+def hide_keys(services: Sequence[Service]) -> None:
+    """Have the logs hide those keys of services that are in the environment, before any of them is used."""
+    hide(filter(None, (os.environ.get(service.key_variable or "") for service in services)))

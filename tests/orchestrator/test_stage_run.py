@@ -19,6 +19,7 @@ from orchestrator.stages.context import Context
 from storage import queries
 from storage.run_logs import last_events
 from storage.session import open_store
+from tests.logging_process import console
 from tests.synthetic_run import add_evaluations, create, held_out
 
 
@@ -58,8 +59,9 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
         with artifacts.written():
             flows._stage_task("evaluate", 0)("demo", 0, "evaluate")
 
-    first_stage()
-    first_stage()  # as a run does that is continued
+    with console("flow"):
+        first_stage()
+        first_stage()  # as a run does that is continued
     with open_store(home.database).read() as session:
         [point] = queries.series.series_of(session, "demo", "held_out")
     assert (point.iteration, point.value, point.n) == (0, 0.5, 12)

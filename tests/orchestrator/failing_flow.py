@@ -1,0 +1,60 @@
+"""The process of a flow whose stages fail in ways that carry secrets: `failing_flow.py SECRET…`.
+
+The flow runner would start it like this. Only the stages are fakes, and Ray is taken for started, since they need none.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+
+import ray
+from prefect import flow
+
+from core.errors import CoevoError
+from orchestrator import artifacts, flows
+from orchestrator.ledger import LastWrite
+from orchestrator.stages.context import Context
+from trainers.last_lines import log_last_lines
+
+SECRETS = sys.argv[1:]
+
+
+def fail(context: Context) -> LastWrite:
+    """Log, print a trainer's log, and raise what contains all secrets, as a bug could."""
+    everything = " ".join(SECRETS)
+    context.home.logs.mkdir(exist_ok=True)
+    log = context.home.work / "easyr1.log"
+    context.home.work.mkdir(exist_ok=True)
+    log.write_text(f"{everything}\n")
+    log_last_lines([log])
+    logging.getLogger("some.library").warning("sent %s", everything)
+    try:
+        raise ValueError(everything)
+    except ValueError as error:
+        raise RuntimeError(f"not accepted: {everything}") from error
+
+
+def fail_as_a_user_can(_: Context) -> LastWrite:
+    raise CoevoError(f"not accepted: {' '.join(SECRETS)}")
+
+
+@flow
+@flows.begun()
+def failing() -> None:
+    for t, stage in ((0, "evaluate"), (1, "evaluate"), (3, "audit_labels")):
+        with suppress(Exception), artifacts.written():  # the flow run fails with the last of them
+            flows._stage_task(stage, t)("demo", t, stage)
+    raise RuntimeError(f"the flow itself: {' '.join(SECRETS)}")
+
+
+if __name__ == "__main__":
+    ray.is_initialized = lambda: True
+    audit = flows.STAGE_FUNCTIONS["audit_labels"]
+
+    def failing_stage(context: Context) -> LastWrite:
+        return (fail, fail_as_a_user_can)[context.iteration](context)
+
+    flows.STAGE_FUNCTIONS["evaluate"] = failing_stage
+    failing()
