@@ -22,7 +22,7 @@ SECRETS = sys.argv[1:]
 
 
 def fail(context: Context) -> LastWrite:
-    """Log, print a trainer's log, and raise what contains all secrets, as a bug could."""
+    """Log all secrets, also as the end of a trainer's log, and raise an error with them, as a bug could."""
     everything = " ".join(SECRETS)
     context.home.logs.mkdir(exist_ok=True)
     log = context.home.work / "easyr1.log"
@@ -30,31 +30,35 @@ def fail(context: Context) -> LastWrite:
     log.write_text(f"{everything}\n")
     log_last_lines([log])
     logging.getLogger("some.library").warning("sent %s", everything)
-    try:
-        raise ValueError(everything)
-    except ValueError as error:
-        raise RuntimeError(f"not accepted: {everything}") from error
+    raise RuntimeError(f"not accepted: {everything}")
 
 
 def fail_as_a_user_can(_: Context) -> LastWrite:
     raise CoevoError(f"not accepted: {' '.join(SECRETS)}")
 
 
+def fail_with_a_cause(_: Context) -> LastWrite:
+    """Only the traceback of the error's cause has the secrets."""
+    try:
+        raise ValueError(" ".join(SECRETS))
+    except ValueError as error:
+        raise RuntimeError("of some cause") from error
+
+
 @flow
 @flows.begun()
 def failing() -> None:
-    for t, stage in ((0, "evaluate"), (1, "evaluate"), (3, "audit_labels")):
-        with suppress(Exception), artifacts.written():  # the flow run fails with the last of them
+    for t, stage in ((0, "evaluate"), (1, "evaluate"), (2, "evaluate"), (3, "audit_labels")):
+        with suppress(Exception), artifacts.written():
             flows._stage_task(stage, t)("demo", t, stage)
     raise RuntimeError(f"the flow itself: {' '.join(SECRETS)}")
 
 
 if __name__ == "__main__":
     ray.is_initialized = lambda: True
-    audit = flows.STAGE_FUNCTIONS["audit_labels"]
 
     def failing_stage(context: Context) -> LastWrite:
-        return (fail, fail_as_a_user_can)[context.iteration](context)
+        return (fail, fail_as_a_user_can, fail_with_a_cause)[context.iteration](context)
 
     flows.STAGE_FUNCTIONS["evaluate"] = failing_stage
     failing()
