@@ -50,15 +50,16 @@ class _Process:
     subject = Subject()
 
 
-def configure(process: str, secrets: Iterable[str] = ()) -> None:
+def configure(process: str, secrets: Iterable[str] = (), run: str | None = None) -> None:
     """Write what this process logs to standard error in the form of `format_of_process`, and hide `secrets` in it.
 
-    `process` says in each line what the process is. Warnings of Python and errors that nothing catches become lines
-    too. It takes the place of Prefect's console. Raises `CoevoError` if the environment names an unknown format.
+    `process` says in each line what the process is. `run` is what it works on, unless `working_on` says more. Warnings
+    of Python and errors that nothing catches become lines too. It takes the place of Prefect's console. Raises
+    `CoevoError` if the environment names an unknown format.
     """
     hide(secrets)
     console, root = Console(), logging.getLogger()
-    _Process.name = process
+    _Process.name, _Process.subject = process, Subject(run)
     for name in (None, "uvicorn", "fastapi"):  # Prefect gives these a console each
         logger = logging.getLogger(name)
         logger.propagate = True

@@ -153,7 +153,7 @@ def begun() -> Iterator[None]:
     """What every flow does first. Its errors lose their secrets, because Prefect stores and shows them."""
     note_process()
     if not logs.is_configured():  # as it is in `coevo run`
-        logs.configure("flow", home().secrets())
+        logs.configure("flow", home().secrets(), flow_run.get_parameters().get("run"))
     run_log.tidy_prefect()
     with run_log.errors_without_secrets():
         yield

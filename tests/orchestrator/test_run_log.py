@@ -154,8 +154,11 @@ def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, pref
     done = subprocess.run([sys.executable, "-c", _FLOW], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr.count("evaluate 2: pass@1 57.4%") == 1
 
+    [flow_run] = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["run"]}})
+    of_run = {"flow_run_id": {"any_": [flow_run["id"]]}}
+
     def logged() -> list[dict[str, Any]]:
-        rows = post(prefect_url, "/logs/filter", sort="TIMESTAMP_ASC")
+        rows = post(prefect_url, "/logs/filter", logs=of_run, sort="TIMESTAMP_ASC")
         return [row for row in rows if row["name"] in ("orchestrator.run_log", "some.library")]
 
     wait_until(lambda: len(logged()) == 2, "Prefect to store both lines", 60)
