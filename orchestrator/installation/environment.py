@@ -38,7 +38,6 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         **logs.prefect_variables(),
-        "RAY_SERVE_LOG_ENCODING": "TEXT" if os.environ.get(logs.VARIABLE) == "text" else "JSON",
         **({"PREFECT_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
         **({} if os.environ.get("COEVO_RAY_ADDRESS") else _closed_to_others(home, services)),
     }

@@ -27,6 +27,7 @@ _PAUSE_S = 1.0  # between two tries of a request
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; a failure is reported at once
 
 EMBEDDED = Serving()
+_LOGS: Application = {"logging_config": {"encoding": "JSON"}}  # replicas write a line of JSON for each event
 
 
 class ServeError(CoevoError):
@@ -53,9 +54,8 @@ def serve_checkpoints(
     with _dashboard(services) as http:
         before = _applications(http)
         refuse_missing(serving.applications, [*checkpoints, *fixed])
-        applications = _with_checkpoints(
-            read_applications(serving.applications), before, checkpoints, fixed, serving, for_later
-        )
+        described = {name: {**_LOGS, **app} for name, app in read_applications(serving.applications).items()}
+        applications = _with_checkpoints(described, before, checkpoints, fixed, serving, for_later)
         new = [
             checkpoint
             for name, checkpoint in checkpoints.items()

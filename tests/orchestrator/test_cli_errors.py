@@ -151,10 +151,10 @@ def test_a_missing_database_is_named(folder: Path) -> None:
 
 
 def test_an_unreachable_database_is_named_without_its_password(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COEVO_DATABASE", "postgresql://someone:secret@127.0.0.1:1/none?connect_timeout=2")
+    monkeypatch.setenv("COEVO_DATABASE", "postgresql://someone:p4ss-word@127.0.0.1:1/none?connect_timeout=2")
     result = coevo("report", "demo")
     assert_refused(result, "127.0.0.1:1", "cannot be opened")
-    assert "secret" not in result.output
+    assert "p4ss-word" not in result.output
 
 
 def test_a_busy_port_is_named_and_no_service_is_started(folder: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_flipped_bit_in_a_checkpoint_is_detected_and_its_file_is_named(live: L
         )
 
 
-def test_an_error_inside_a_stage_is_printed_once_and_stored_with_the_run(live: Live) -> None:
+def test_an_error_inside_a_stage_is_printed_once_as_text_and_stored_with_the_run(live: Live) -> None:
     """One of the overrides is a list, which the flow's form accepts."""
     nothing_kept = ("challenger.trained=false", "dataset.candidates=16", "dataset.band=[0.51, 0.52]")
-    result = live.coevo(*live.small_run("unkept", *nothing_kept))
+    result = live.coevo(*live.small_run("unkept", *nothing_kept), "--log-format", "text")
     assert result.returncode == 1
     assert result.stderr.count("no question was kept") == 1
     assert "0.51 <= p_hat <= 0.52" in result.stderr

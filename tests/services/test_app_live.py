@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
+from orchestrator.serving import checkpoints
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
@@ -46,6 +48,21 @@ def test_a_swap_in_place_keeps_the_replicas_and_every_reply_names_its_checkpoint
         expected = TransformersEngine(Path(checkpoint.path)).generate(PROMPTS)
         assert [[r.text for r in group] for group in replies] == [[c.text for c in group] for group in expected]
         assert [r.mean_entropy for r in replies[0]] == pytest.approx([c.mean_entropy for c in expected[0]])
+
+
+def test_replicas_log_lines_of_json_that_name_the_checkpoint(
+    live: Live, base: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    _client(live).generate(PROMPTS, base.id)
+    [folder] = live.home.ray_temp.glob("session_2*/logs/serve")
+    lines = [line for file in folder.glob("replica_solver_*.log") for line in file.read_text().splitlines()]
+    events = [json.loads(line) for line in lines]
+    sampled = [event for event in events if event["message"].startswith("sampled ")]
+    assert base.id in {event["checkpoint"] for event in sampled}
+    # What Serve says of its applications equals what it was sent, so it is not sent again.
+    monkeypatch.setattr(checkpoints, "_put", lambda *_: pytest.fail("nothing has changed"))
+    serve_checkpoints(live.services, {"solver": base})
 
 
 def test_a_killed_replica_loses_no_request_and_is_replaced(live: Live, base: Checkpoint) -> None:
