@@ -100,9 +100,10 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
 
 
 def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_counted(
-    prefect_url: str, capsys: pytest.CaptureFixture[str]
+    prefect_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     prefect = prefect_at(prefect_url)
+    caplog.set_level("INFO", "orchestrator")  # as `core.logs.configure` sets it
     with temporary_settings({PREFECT_API_URL: f"{prefect_url}/api", PREFECT_API_AUTH_STRING: AUTH}):
         former = cast(RunnerDeployment, FLOWS["co-evolve"].to_deployment(name="coevo", interval=3600)).apply()
         with get_client(sync_client=True) as client:
@@ -111,7 +112,8 @@ def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_cou
     assert prefect.request("GET", f"/deployments/{former}").status_code == 404
     assert prefect.request("GET", "/deployments/name/co-evolve/co-evolve").status_code == 200
     message = "deployment co-evolve/coevo is now co-evolve/co-evolve; make its schedules (1) there again"
-    assert capsys.readouterr().out.splitlines() == [message]
+    logged = [record for record in caplog.records if record.name == "orchestrator.installation.deployments"]
+    assert [record.getMessage() for record in logged] == [message]
 
 
 @pytest.mark.parametrize(
