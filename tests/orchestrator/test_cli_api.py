@@ -61,7 +61,7 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [COEVO, "api", "--port", str(port)]
+    command = [COEVO, "api", "--port", str(port), "--access-log"]
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, env=os.environ, text=True, **piped) as process, terminated(process):
         wait_until(lambda: _answers(url), "the API to answer")
@@ -101,7 +101,12 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         assert "HTTP 422: body.decision: expected 'go on'" in _coevo(url, key, "runs", "decide", "demo", "no").stderr
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)[0]
-    [begins] = [event for event in map(json.loads, output.splitlines()) if event["logger"] == "orchestrator.cli.api"]
+    events = [json.loads(line) for line in output.splitlines()]
+    [begins] = [event for event in events if event["logger"] == "orchestrator.cli.api"]
+    assert {event["message"].partition(" - ")[2] for event in events if event["logger"] == "uvicorn.access"} >= {
+        '"GET /api/v1/runs HTTP/1.1" 401',
+        '"GET /api/v1/runs HTTP/1.1" 200',
+    }
     assert (begins["process"], begins["level"]) == ("api", "INFO")
     said = begins["message"]
     assert said.startswith(f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs; requests need a key")
