@@ -1,0 +1,22 @@
+"""`coevo chaos` on real services."""
+
+from __future__ import annotations
+
+import json
+
+from core.faultpoints import FAULT_POINTS
+from tests.live import Live
+
+
+def test_thirty_kills_lose_nothing(live: Live) -> None:
+    """The first run is killed at every fault point. With --here, only processes of the campaign's runs are killed."""
+    result = live.coevo("chaos", "--kills", "30", "--here", "--json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    outcome = json.loads(result.stdout)
+    assert outcome["violations"] == []
+    assert outcome["kills"] == 30
+    assert {*outcome["by_victim"]} == {"driver", "suspended"}
+    assert outcome["max_redone_batches"] == 1
+    assert outcome["not_killed_at"] == []
+    assert {*outcome["killed_at"]} == {*FAULT_POINTS}
+    assert "killed-again-and-again" not in live.coevo("runs", "list").stdout
