@@ -120,8 +120,9 @@ class KilledRun:
         """A process that takes over the run of another one, which was suspended for longer than its lease and then goes
         on. Both have ended, unless one hangs. If the first one ends before it is suspended, it is returned."""
         suspended = self._begin(strike)
-        ended = suspended.wait(PATIENCE_S, lambda: suspended.suspended)
-        if ended is not None or not suspended.suspended:
+        suspended.wait(PATIENCE_S, lambda: suspended.suspended)
+        if not suspended.suspended:
+            self._note_end(suspended, may_fail=False)
             return suspended
         self._outcome.count("suspended")
         store = open_store(self._home.database)
@@ -133,9 +134,11 @@ class KilledRun:
         successor = self._begin(self._next_kill())
         successor.wait(_TAKEN_OVER_S, lambda: self._has_begun_to_work(successor))
         suspended.go_on()
-        for attempt in (successor, suspended):
-            if attempt.wait(PATIENCE_S) is None:
-                return attempt
+        hanging = [attempt for attempt in (successor, suspended) if attempt.wait(PATIENCE_S) is None]
+        for attempt in hanging[1:]:
+            attempt.end_hanging()
+        if hanging:
+            return hanging[0]
         self._note_end(successor, may_fail=False)
         return successor
 
