@@ -129,6 +129,12 @@ def _inference_key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(access.KEY, access.key_of(live.services.ray_token))
 
 
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process has been told to hide, it hides to its end: `core.redaction.hide`."""
+    monkeypatch.setattr("core.redaction._known", set())
+
+
 @contextmanager
 def opened_browser(*flags: str) -> Iterator[Browser]:
     """Chromium for the block, started with these `flags` beside those of all tests."""

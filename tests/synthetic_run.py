@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import band_verdict, filter_questions, statistics
@@ -22,11 +22,13 @@ from core.types import (
     PseudoLabel,
     Question,
     Role,
+    Stage,
     Verdict,
     checkpoint_id,
     question_id,
 )
 from orchestrator.installation.home import Home, Services
+from orchestrator.ledger import LEASE_S, owner
 from orchestrator.report import figures
 from orchestrator.stages.context import Context
 from services.oracles import exact
@@ -216,10 +218,20 @@ def context_of(
     home: Path = Path(),
     services: Services = NO_SERVICES,
 ) -> Context:
-    """The context of a stage of a stored run; its configuration is the stored one unless `config` is given."""
-    with store.read() as session:
+    """The context of a stage of a stored run, which this process has; its configuration is the stored one unless
+    `config` is given."""
+    stage: Stage = "train_solver"
+    with store.write() as session:
         config = config or parse_config(queries.runs.get_run(session, run).config, run)
-    return Context(Home(home), store, services, run, config, iteration, "train_solver", lambda *_: None)
+        key = (Stages.run == run, Stages.iteration == iteration, Stages.stage == stage)
+        session.execute(delete(Stages).where(*key))
+        if (holder := queries.run_leases.run_holder(session, run)) is not None:
+            queries.run_leases.release_run(session, run=run, owner=holder.owner)
+            queries.run_leases.claim_run(session, run=run, owner=owner(), lease_seconds=LEASE_S)
+        queries.ledger.claim_stage(
+            session, run=run, iteration=iteration, stage=stage, owner=owner(), lease_seconds=LEASE_S
+        )
+    return Context(Home(home), store, services, run, config, iteration, stage, lambda *_: None)
 
 
 def iterations(store: Store, run: str) -> list[dict[str, Any]]:

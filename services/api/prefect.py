@@ -243,7 +243,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
         raise HTTPException(409, f"Prefect refused the request: {response.text[:500]}")
     if response.status_code == httpx.codes.UNAUTHORIZED:
         raise HTTPException(
-            503, "Prefect refused the password: PREFECT_API_AUTH_STRING of this API differs from that of the server"
+            503, "Prefect refused the password; PREFECT_API_AUTH_STRING of this API differs from that of the server"
         )
     if not response.is_success:
         raise HTTPException(503, f"Prefect answered with HTTP {response.status_code}")

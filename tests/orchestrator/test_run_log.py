@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from core import logs
 from core.errors import CoevoError
 from orchestrator import run_log
 from orchestrator.installation.home import Home
@@ -87,9 +88,15 @@ def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
         assert secret not in written
 
 
-def test_what_is_said_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    run_log.say("the judge said \x1b[2J")
-    assert capsys.readouterr().err == "the judge said  [2J\n"
+def test_what_is_said_cannot_command_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(logs.VARIABLE, "text")
+    with console("run"):
+        run_log.say("the judge said \x1b[2J")
+    assert [line[-len("the judge said  [2J") :] for line in capsys.readouterr().err.splitlines()] == [
+        "the judge said  [2J"
+    ]
 
 
 def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) -> None:
