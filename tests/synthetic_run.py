@@ -225,9 +225,6 @@ def context_of(
         config = config or parse_config(queries.runs.get_run(session, run).config, run)
         key = (Stages.run == run, Stages.iteration == iteration, Stages.stage == stage)
         session.execute(delete(Stages).where(*key))
-        if (holder := queries.run_leases.run_holder(session, run)) is not None:
-            queries.run_leases.release_run(session, run=run, owner=holder.owner)
-            queries.run_leases.claim_run(session, run=run, owner=owner(), lease_seconds=LEASE_S)
         queries.ledger.claim_stage(
             session, run=run, iteration=iteration, stage=stage, owner=owner(), lease_seconds=LEASE_S
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from orchestrator.ledger import owner
 from orchestrator.stages.context import Context
 from orchestrator.stages.training_metrics import store_step
 from services.api.app import create_app
@@ -17,7 +18,7 @@ from tests.api_server import served
 from tests.browsing import Look, look_at, without_complaints
 from tests.synthetic_run import context_of, create
 
-RUN, OWNER = "trains", "host:1:1"
+RUN = "trains"
 LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
 
 
@@ -27,8 +28,7 @@ def context(sqlite: Store) -> Context:
     with sqlite.write() as session:
         create(session, RUN)
         queries.runs.set_run_status(session, RUN, "running")
-        queries.run_leases.claim_run(session, run=RUN, owner=OWNER, lease_seconds=600)
-        queries.ledger.claim_stage(session, run=RUN, iteration=1, stage="train_solver", owner=OWNER, lease_seconds=600)
+        queries.run_leases.claim_run(session, run=RUN, owner=owner(), lease_seconds=600)
     return context_of(sqlite, RUN, 1)
 
 
@@ -79,7 +79,7 @@ def test_a_run_that_does_not_train_has_no_curves_of_now(context: Context, addres
     end_step(context, 1)
     with context.store.write() as session:
         queries.runs.set_run_status(session, RUN, "cancelled")
-        queries.run_leases.release_run(session, run=RUN, owner=OWNER)
+        queries.run_leases.release_run(session, run=RUN, owner=owner())
     page.goto(f"{address}/runs/{RUN}")
     expect(page.get_by_role("heading", name="Reward in training")).to_be_visible()
     expect(page.locator("#training-now")).to_have_count(0)
