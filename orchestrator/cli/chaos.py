@@ -19,6 +19,7 @@ from core.imports import collection_paused
 from orchestrator.chaos import small_run
 from orchestrator.chaos.victims import OF_THE_RUN, VICTIMS, Victim
 from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.disk import deletion
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import ANY_FREE
@@ -60,7 +61,10 @@ def chaos(
 def _services(folder: Path, here: bool) -> Iterator[tuple[Home, tuple[Victim, ...]]]:
     """The home whose services the campaign uses, and the processes that it may kill."""
     if here:
-        yield home(), OF_THE_RUN
+        try:
+            yield home(), OF_THE_RUN
+        finally:
+            _delete_flow_runs(home())
         return
     own = Home(folder / "home")
     open_store(own.database, create=True).close()
@@ -75,11 +79,9 @@ def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tu
     started = time.monotonic()
     cluster.wait_until_ready(coevo_home, cluster.join(coevo_home))
     with collection_paused():
+        # These take seconds. The forks have what is imported here.
         from orchestrator import flows  # noqa: F401
-        from orchestrator.chaos.campaign import (
-            Campaign,
-            ChaosError,
-        )  # these imports take seconds, and are for the forks
+        from orchestrator.chaos.campaign import Campaign, ChaosError
         from trainers.local import worker  # noqa: F401
 
     benchmark = small_run.write_benchmark(folder)
@@ -90,6 +92,16 @@ def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tu
     except ChaosError as error:
         raise RunError(f"chaos: {error}") from error
     return {**outcome.as_json(), "seconds": round(time.monotonic() - started)}
+
+
+def _delete_flow_runs(coevo_home: Home) -> None:
+    """Delete the campaign's flow runs in Prefect. It would show those of killed processes as running, and `coevo runs
+    list` their run as preparing."""
+    from services.api.prefect import Prefect  # imports FastAPI
+
+    prefect = Prefect(coevo_home.services().prefect)
+    while flow_runs := prefect.flow_runs(small_run.NAME):  # the subflows of deleted ones are listed then
+        deletion.delete_flow_runs(prefect, flow_runs)
 
 
 def _report(line: str) -> None:

@@ -102,14 +102,14 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)[0]
     events = [json.loads(line) for line in output.splitlines()]
-    [begins] = [event for event in events if event["logger"] == "orchestrator.cli.api"]
+    [beginning] = [event for event in events if event["logger"] == "orchestrator.cli.api"]
     assert {event["message"].partition(" - ")[2] for event in events if event["logger"] == "uvicorn.access"} >= {
         '"GET /api/v1/runs HTTP/1.1" 401',
         '"GET /api/v1/runs HTTP/1.1" 200',
     }
-    assert (begins["process"], begins["level"]) == ("api", "INFO")
-    said = begins["message"]
-    assert said.startswith(f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs; requests need a key")
+    assert (beginning["process"], beginning["level"]) == ("api", "INFO")
+    addresses = f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs"
+    assert beginning["message"].startswith(f"{addresses}; requests need a key")
     assert Home(home_folder).api_key not in output
     assert "runs cannot be started, since no Prefect server is known" in output
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
