@@ -4,7 +4,10 @@ still writing."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from core.faultpoints import faultpoint
 
@@ -33,6 +36,23 @@ def put(temporary: Path, final: Path) -> None:
     os.replace(temporary, final)
     faultpoint("file renamed")
     sync(final.parent)
+
+
+@contextmanager
+def replacing(final: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file beside `final`. At the end it is renamed to `final`; after an error it is
+    removed.
+
+    Each writer has a temporary file of its own, because two processes may write the same file at once: one that was
+    suspended and goes on, and the one that has taken over its work.
+    """
+    temporary = final.with_name(f"{final.name}.{uuid4().hex}.part")
+    try:
+        yield temporary
+        put(temporary, final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def whole_lines(file: Path, offset: int) -> tuple[int, list[bytes]]:

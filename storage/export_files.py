@@ -17,13 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-from core.files import make_folder, put
+from core.files import make_folder, replacing
 from storage.errors import StoreError
 
 PlainFormat = Literal["jsonl", "csv", "parquet"]
@@ -54,14 +53,10 @@ def written_once(path: Path, write: Write) -> Export:
     manifest_path = manifest_path_of(path)
     if not (path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
         make_folder(path.parent)
-        temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")  # two may write at once, the same bytes
-        try:
+        with replacing(path) as temporary:
             manifest = write(temporary)
-            put(temporary, path)
+        with replacing(manifest_path) as temporary:
             temporary.write_text(json.dumps(manifest, indent=1))
-            put(temporary, manifest_path)
-        finally:
-            temporary.unlink(missing_ok=True)
     return Export(path, json.loads(manifest_path.read_text()))
 
 

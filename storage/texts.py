@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import make_folder, put, sync
+from core.files import make_folder, replacing, sync
 from core.types import Role, Rollout, Stage
 from storage.columns import from_stored, to_stored
 from storage.errors import StoreError
@@ -74,21 +74,17 @@ class TextWriter:
         if self.path.exists():
             return
         make_folder(self._parts)
-        temporary = self._parts / f"{batch_index:08d}.tmp"
-        with _writer(temporary) as writer:
+        with replacing(self._parts / f"{batch_index:08d}.parquet") as temporary, _writer(temporary) as writer:
             writer.write_table(_table(rollouts))
-        put(temporary, temporary.with_suffix(".parquet"))
 
     def finish(self) -> Path:
         """Merge the parts into one file, in order of their batches, and remove them. A second call changes nothing."""
         self._before_writing()
         if not self.path.exists():
             make_folder(self.path.parent)
-            temporary = self.path.with_suffix(".tmp")
-            with _writer(temporary) as writer:
+            with replacing(self.path) as temporary, _writer(temporary) as writer:
                 for table in _regrouped(sorted(self._parts.glob("*.parquet"))):
                     writer.write_table(table, row_group_size=_ROW_GROUP)
-            put(temporary, self.path)
         if self._parts.exists():
             shutil.rmtree(self._parts)
             sync(self.path.parent)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from core.files import make_folder, put
+from core.files import make_folder, replacing
 from core.seeds import seed_for
 from core.types import FinishReason, Group, Scored, TrainingRollout
 from trainers.base import TrainQuestion
@@ -92,9 +92,8 @@ def write_step(
         for prompt in prompts
         for rollout, sample in _rollouts_of(step, prompt, groups[prompt], contents[prompt], samples[prompt])
     ]
-    temporary = folder / f"{step}.part"
-    temporary.write_text("".join(lines), encoding="ascii")
-    put(temporary, folder / f"{step}.jsonl")
+    with replacing(folder / f"{step}.jsonl") as temporary:
+        temporary.write_text("".join(lines), encoding="ascii")
 
 
 def _rollouts_of(

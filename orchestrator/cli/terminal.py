@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from glob import escape
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from core import logs
 from core.errors import CoevoError
-from core.files import put
+from core.files import replacing
 from core.logs import Format
 from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
@@ -156,13 +156,10 @@ def written(file: Path) -> Iterator[Path]:
 
     Raises `ConfigError` if it cannot be written.
     """
-    temporary = file.with_name(f"{file.name}.part")
     try:
-        yield temporary
-        put(temporary, file)
+        with replacing(file) as temporary:
+            yield temporary
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
 
 

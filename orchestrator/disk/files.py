@@ -58,7 +58,8 @@ def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> lis
         paths += [path for path in entries(folder_of(home, kind)) if half_written_run(path) == run]
     for key in sorted(evaluations):
         texts = evaluation_path(home.texts, key)
-        paths += [texts, texts.with_suffix(".parts"), texts.with_suffix(".tmp"), home.exports / EVALUATIONS / key]
+        paths += [texts, texts.with_suffix(".parts"), *texts.parent.glob(f"{texts.name}.*.part")]
+        paths.append(home.exports / EVALUATIONS / key)
     return measured(path for path in paths if os.path.lexists(path))
 
 

@@ -200,7 +200,7 @@ def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | Non
         return None
     if kind == "work":
         return None if suffix else "work of a stage that is done"
-    return "parts of texts that are complete" if suffix in ("parts", "tmp") else None
+    return "parts of texts that are complete" if suffix == "parts" or suffix.endswith(".part") else None
 
 
 def _of_evaluations(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, str]]:

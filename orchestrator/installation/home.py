@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.errors import CoevoError
-from core.files import put
+from core.files import replacing
 from services.prefect_server import PrefectServer
 from trainers.micro.bases import BASES, DEFAULT
 
@@ -242,10 +242,9 @@ class Home:
 
 def _write(file: Path, value: Mapping[str, object]) -> None:
     """Write JSON that only the owner can read."""
-    temporary = file.with_suffix(".tmp")
-    temporary.touch(mode=0o600)
-    temporary.write_text(json.dumps(value, indent=1))
-    put(temporary, file)
+    with replacing(file) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text(json.dumps(value, indent=1))
 
 
 def home() -> Home:

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from core.errors import CoevoError
-from core.files import make_folder, put
+from core.files import make_folder, replacing
 from core.settings.evaluation import Hub
 
 _LARGEST = 1 << 30  # bytes; a benchmark is far smaller
@@ -30,20 +30,19 @@ def fetch(source: Hub, file: Path) -> Path:
     token = os.environ.get("HF_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}  # httpx sends it to no other host
     make_folder(file.parent)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        with httpx.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as response:
+        with (
+            replacing(file) as temporary,
+            httpx.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as response,
+        ):
             if response.status_code != httpx.codes.OK:
                 hint = " (set HF_TOKEN, and accept its terms on the hub)" if response.status_code in (401, 403) else ""
                 raise HubError(f"the hub answered HTTP {response.status_code} for {source.dataset}{hint}")
             _write(response, temporary, source)
-        put(temporary, file)
     except httpx.HTTPError as error:
         raise HubError(
             f"{source.dataset} cannot be fetched from {endpoint}: {error or type(error).__name__}"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return file
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 
-from core.files import make_folder, put
+from core.files import make_folder, replacing
 from core.types import STAGES
 from orchestrator.report import charts, table
 from orchestrator.report.canvas import COLOURS, as_svg
@@ -49,9 +49,8 @@ def write_report(store: Store, run: str, folder: Path) -> Path:
     measures = measure(store, run)
     make_folder(folder)
     target = folder / f"{run}.html"
-    temporary = target.with_suffix(".tmp")
-    temporary.write_text(_render(measures), encoding="utf-8")
-    put(temporary, target)
+    with replacing(target) as temporary:
+        temporary.write_text(_render(measures), encoding="utf-8")
     return target
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_examples import rollout
 
+from core.faultpoints import FaultPoint, arm
 from core.types import Rollout, question_id
 from core.unicode import well_formed
 from storage.errors import StoreError
@@ -69,6 +70,21 @@ def test_a_resumed_stage_replaces_the_batch_of_the_interrupted_one(tmp_path: Pat
     resumed = TextWriter(texts_path(tmp_path / "resumed", "demo", 1, STAGE))
     resumed.add(1, second)
     assert resumed.finish().read_bytes() == write(tmp_path / "whole", [first, second])
+
+
+def test_a_writer_that_was_suspended_before_its_rename_does_not_disturb_its_successor(tmp_path: Path) -> None:
+    """Both write the same batch: one was suspended and goes on while the other, which has taken over, is writing."""
+    path = texts_path(tmp_path, "demo", 1, STAGE)
+    suspended, successor = TextWriter(path), TextWriter(path)
+
+    def in_between(name: FaultPoint, _unit: str) -> None:
+        if name == "file written":
+            arm(None)
+            suspended.add(0, votes(2))
+
+    arm(in_between)
+    successor.add(0, votes(2))
+    assert successor.finish().read_bytes() == write(tmp_path / "alone", [votes(2)])
 
 
 def test_a_finished_file_is_not_changed_by_another_writer(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from local_tiny import tiny_challenger, tiny_job
 
+from core.faultpoints import FaultPoint, arm
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.poly_epo import GrpoDiv
@@ -161,6 +162,23 @@ def test_an_answer_agrees_if_it_is_in_the_class_of_the_label(
     contents = solver_contents(TrainQuestion("t/1/0", "1 + 2?", None), group, Scored(label, np.zeros(4)))
     assert [content.agrees for content in contents] == expected
     assert [content.answer for content in contents] == ["3", "3.0", "4", None]
+
+
+def test_a_worker_that_was_suspended_before_its_rename_does_not_disturb_its_successor(tmp_path: Path) -> None:
+    """Both write the same step: one was suspended and goes on while the other, which has taken over, is writing."""
+    contents, samples = [Content("t/1/0", "1 + 2?", "3", True)], [Sample("text", 3, "stop", None, 0.25)]
+
+    def write() -> None:
+        write_step(tmp_path, 4, [0], [Scored("3", np.array([0.5]))], [contents], [samples])
+
+    def in_between(name: FaultPoint, _unit: str) -> None:
+        if name == "file written":
+            arm(None)
+            write()
+
+    arm(in_between)
+    write()
+    assert [text for _, text in read_step(tmp_path, 4)] == ["text"]
 
 
 def test_a_rollout_has_its_own_parts_and_the_figures_of_its_group(tmp_path: Path) -> None:

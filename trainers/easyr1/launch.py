@@ -22,7 +22,7 @@ import ray
 from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
-from core.files import put, whole_lines
+from core.files import replacing, whole_lines
 from core.settings.trainers import EasyR1Settings
 from core.statistics.guard import StepSignal, ends_training, step_alarms
 from services.inference import access
@@ -211,7 +211,5 @@ def _metrics(job: TrainJob) -> list[Metrics]:
 
 
 def _write(job: TrainJob, metrics: list[Metrics]) -> None:
-    path = job.work_dir / _METRICS
-    temporary = path.with_suffix(".part")
-    temporary.write_text("".join(json.dumps(step) + "\n" for step in metrics))
-    put(temporary, path)
+    with replacing(job.work_dir / _METRICS) as temporary:
+        temporary.write_text("".join(json.dumps(step) + "\n" for step in metrics))
