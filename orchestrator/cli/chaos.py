@@ -100,8 +100,7 @@ def _delete_flow_runs(coevo_home: Home) -> None:
     from services.api.prefect import Prefect  # imports FastAPI
 
     prefect = Prefect(coevo_home.services().prefect)
-    while flow_runs := prefect.flow_runs(small_run.NAME):  # the subflows of deleted ones are listed then
-        deletion.delete_flow_runs(prefect, flow_runs)
+    deletion.delete_flow_runs(prefect, prefect.flow_runs(small_run.NAME))
 
 
 def _report(line: str) -> None:

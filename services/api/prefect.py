@@ -65,21 +65,29 @@ class Prefect:
         return self._known_server().page_of(flow_run.id)
 
     def flow_runs(self, run: str) -> list[FlowRun]:
-        """The flow runs of a run, without subflows: all active ones, and those past ones that have the run's name."""
-        return self._named(_OUR_FLOWS, run, {"run": run})
+        """The flow runs of a run, without subflows: all active ones, and those past ones that have the run's name or
+        tag."""
+        return self._named(_OUR_FLOWS, run, {"run": run}, {"tags": {"all_": tags_of(run=run)}})
 
     def evaluations(self, model: str, parameters: Mapping[str, Any]) -> list[FlowRun]:
         """The flow runs that evaluate a model with these parameters: all active ones, and past ones."""
         return self._named(_EVALUATIONS, model, parameters)
 
-    def _named(self, of_flows: Mapping[str, Any], name: str, parameters: Mapping[str, Any]) -> list[FlowRun]:
-        """The flow runs with these parameters, among others, that are active or have this name; without subflows.
+    def _named(
+        self,
+        of_flows: Mapping[str, Any],
+        name: str,
+        parameters: Mapping[str, Any],
+        or_with: Mapping[str, Any] = {},
+    ) -> list[FlowRun]:
+        """The flow runs with these parameters, among others, that are active or have this name, or for which the filter
+        `or_with` is true; without subflows.
 
         A flow run that a person triggered has a name made by Prefect until it starts. So all active flow runs are
         fetched, and selected by their parameters.
         """
         named_or_active = {"operator": "or_", "name": {"any_": [name]}, "state": {"type": {"any_": ACTIVE}}}
-        query = {**of_flows, "flow_runs": named_or_active, "sort": "ID_DESC"}
+        query = {**of_flows, "flow_runs": {**named_or_active, **or_with}, "sort": "ID_DESC"}
         flow_runs: list[FlowRun] = []
         offset = 0
         while True:
@@ -192,11 +200,21 @@ class Prefect:
         return replace(flow_run, state=new_type)
 
     def delete(self, flow_run: FlowRun) -> None:
-        """Delete a flow run with its subflows. No view shows it any more."""
-        answer = self._send("DELETE", f"/flow_runs/{flow_run.id}")
+        """Delete a flow run with its subflows. No view shows it any more.
+
+        Prefect would keep the subflows, as flow runs without a parent, and one that has failed would be listed.
+        """
+        subflows = {"flow_runs": {"parent_flow_run_id": {"any_": [flow_run.id]}}}
+        while rows := from_json(self._post("/flow_runs/filter", subflows).content):
+            for row in rows:
+                self._delete(row["id"])
+        self._delete(flow_run.id)
+        self._forget()
+
+    def _delete(self, flow_run_id: str) -> None:
+        answer = self._send("DELETE", f"/flow_runs/{flow_run_id}")
         if answer.status_code != httpx.codes.NOT_FOUND:
             _checked(answer)
-        self._forget()
 
     def answer(self, flow_run: FlowRun, run_input: Mapping[str, str]) -> FlowRun:
         """Resume a paused flow run with a person's answer."""

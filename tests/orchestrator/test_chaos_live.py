@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from core.faultpoints import FAULT_POINTS
+from orchestrator.chaos import small_run
 from tests.live import Live
 
 
@@ -19,3 +20,4 @@ def test_thirty_kills_lose_nothing(live: Live) -> None:
     assert outcome["max_redone_batches"] == 1
     assert outcome["not_killed_at"] == []
     assert {*outcome["killed_at"]} == {*FAULT_POINTS}
+    assert small_run.NAME not in live.coevo("runs", "list").stdout  # its flow runs are deleted too

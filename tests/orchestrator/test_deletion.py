@@ -225,8 +225,12 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
     with sqlite.write() as session:
         queries.runs.set_run_status(session, "demo-deleted", "done")  # another process went on with the run
+    of_flow = post(prefect_url, "/task_runs/", flow_run_id=key, task_key="iteration", dynamic_key="1")["id"]
+    failed = {**flow_run, "name": "demo-deleted/1", "tags": ["run:demo-deleted"], "state": {"type": "FAILED"}}
+    post(prefect_url, "/flow_runs/", **failed, parent_task_run_id=of_flow)
+    post(prefect_url, "/flow_runs/", **failed)  # its parent was deleted, by Prefect's UI perhaps
     flow_runs = deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
-    assert len(flow_runs) == 2
+    assert len(flow_runs) == 3
     deletion.delete_flow_runs(prefect, flow_runs)
     deletion.delete_flow_runs(prefect, flow_runs)  # it may be repeated
     assert prefect.flow_runs("demo-deleted") == []
