@@ -1,17 +1,18 @@
 """A run's series: stored points, and the sums over many rows that points are computed from.
 
-Questions and votes are summed in the database, once for kept questions and once for the others. A figure over all
-questions adds both sums.
+Votes are summed by question in the database, and questions here, once those that are kept and once the others. A figure
+over all questions adds both sums.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Subquery, and_, case, cast, exists, func, select
+from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, exists, func, select
 from sqlalchemy.orm import Session
 
 from core.statistics.audits import stratum_of
@@ -52,39 +53,38 @@ def series_of(
 def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
     """Sums of `p_hat` and of `unparsed`, the share of a question's votes that have no answer, over the questions that
     were voted on: name -> kept -> sums."""
-    kept = _is_kept()
     unparsed = 1.0 - cast(PseudoLabels.parsed, Float) / PseudoLabels.m
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.m > 0]
-    sum_columns = (*_sums(PseudoLabels.p_hat), *_sums(unparsed))
-    rows: Iterable[Any] = session.execute(select(kept, func.count(), *sum_columns).where(*voted).group_by(kept))
-    sums: dict[str, dict[bool, Sums]] = {"p_hat": {}, "unparsed": {}}
-    for is_kept, n, p_hat, p_hat_squares, share, share_squares in rows:
-        sums["p_hat"][bool(is_kept)] = Sums(n, p_hat, p_hat_squares)
-        sums["unparsed"][bool(is_kept)] = Sums(n, share, share_squares)
-    return sums
+    return _sums(session, select(_is_kept(), PseudoLabels.p_hat, unparsed).where(*voted), ("p_hat", "unparsed"))
 
 
 def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
     """Sums of `tokens`, the mean length of a question's votes, and of `truncated`, the share of its votes that were cut
     off at the token limit, over the questions that were voted on: name -> kept -> sums."""
-    by_question = _by_question(run, iteration)
-    summed = select(by_question.c.kept, func.count(), *_sums(by_question.c.tokens), *_sums(by_question.c.truncated))
-    rows: Iterable[Any] = session.execute(summed.group_by(by_question.c.kept))
-    sums: dict[str, dict[bool, Sums]] = {"tokens": {}, "truncated": {}}
-    for is_kept, n, tokens, tokens_squares, truncated, truncated_squares in rows:
-        sums["tokens"][bool(is_kept)] = Sums(n, tokens, tokens_squares)
-        sums["truncated"][bool(is_kept)] = Sums(n, truncated, truncated_squares)
-    return sums
-
-
-def _by_question(run: str, iteration: int) -> Subquery:
-    tokens = func.avg(cast(Rollouts.tokens, Float)).label("tokens")
-    truncated = func.avg(case((Rollouts.finish_reason == "length", 1.0), else_=0.0)).label("truncated")
-    joined = select(_is_kept().label("kept"), tokens, truncated).join_from(
+    tokens = func.avg(cast(Rollouts.tokens, Float))
+    truncated = func.avg(case((Rollouts.finish_reason == "length", 1.0), else_=0.0))
+    joined = select(_is_kept(), tokens, truncated).join_from(
         PseudoLabels, Rollouts, Rollouts.question_id == PseudoLabels.question_id
     )
     of_iteration = [PseudoLabels.run == run, PseudoLabels.iteration == iteration]
-    return joined.where(*of_iteration).group_by(PseudoLabels.question_id, PseudoLabels.verdict).subquery()
+    by_question = joined.where(*of_iteration).group_by(PseudoLabels.question_id, PseudoLabels.verdict)
+    return _sums(session, by_question, ("tokens", "truncated"))
+
+
+def _sums(session: Session, by_question: Select[*tuple[Any, ...]], names: Sequence[str]) -> dict[str, dict[bool, Sums]]:
+    """Name -> kept -> sums of a statement that selects `kept` and a column of each name for each question.
+
+    `fsum` gives the same digits in any order. A database adds the rows as they lie in it, which depends on what else
+    was written, so a run that was interrupted would get other last digits.
+    """
+    values: dict[bool, list[Sequence[float]]] = {}
+    for is_kept, *of_question in session.execute(by_question):
+        values.setdefault(bool(is_kept), []).append(of_question)
+    sums: dict[str, dict[bool, Sums]] = {name: {} for name in names}
+    for is_kept, rows in values.items():
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            sums[name][is_kept] = Sums(len(column), math.fsum(column), math.fsum(value * value for value in column))
+    return sums
 
 
 def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[bool, list[int]]]:
@@ -143,7 +143,3 @@ def cluster_sizes(session: Session, run: str, iteration: int) -> tuple[int, int]
 
 def _is_kept() -> ColumnElement[int]:
     return case((PseudoLabels.verdict == "kept", 1), else_=0)
-
-
-def _sums(value: Any) -> tuple[ColumnElement[float], ColumnElement[float]]:
-    return func.sum(value), func.sum(value * value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 from store_examples import fresh_run
 
 from core.statistics.estimates import Sums
@@ -65,6 +66,24 @@ def test_label_sums_and_vote_sums_are_those_computed_by_hand(store: Store) -> No
         assert votes["truncated"] == {True: Sums(2, 0.25, 0.0625), False: Sums(2, 0.25, 0.0625)}
         assert list(queries.series.vote_classes(session, run, 1)) == [(True, [2, 2]), (True, [2]), (False, [4])]
         assert queries.series.vote_sums(session, run, 2) == {"tokens": {}, "truncated": {}}
+
+
+def test_the_digits_of_sums_do_not_depend_on_the_order_in_which_rows_were_written(store: Store) -> None:
+    sums = list[object]()
+    for order in (range(40), reversed(range(40)), sorted(range(40), key=lambda i: i % 7)):
+        run = fresh_run(store)
+        with store.write() as session:
+            keys = [question_id(run, 1, i) for i in range(40)]
+            queries.questions.add_questions(
+                session, [Question(key, run, 1, i, "q", "q", f"{run}/base/0", i) for i, key in enumerate(keys)]
+            )
+            for i in order:
+                label = PseudoLabel("3", i, 41, 40 - i % 3, 0, i / 41, "all", (("3", i),))
+                queries.questions.add_labels(session, [LabelledQuestion(keys[i], "q", label, "kept")])
+            session.execute(text("ANALYZE"))  # PostgreSQL then reads a table of few rows as it lies on the disk
+        with store.read() as session:
+            sums.append(queries.series.label_sums(session, run, 1))
+    assert sums[1:] == sums[:1] * 2
 
 
 def test_vote_classes_do_not_depend_on_the_page_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
