@@ -2,12 +2,14 @@
 
 A key begins with the run, then has the iteration and the stage, so that a search for RUN-ITERATION lists an iteration's
 artifacts. A stage that is not run again leaves its artifacts as they are. A background thread writes them to Prefect's
-server, in order, while the run goes on.
+server, in order, while the run goes on. While Prefect does not answer, they are lost, with a warning in the run's log:
+all that they show is on the dashboard too.
 """
 
 from __future__ import annotations
 
 import base64
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,6 +19,7 @@ from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import (
     Artifact,
     create_image_artifact,
@@ -36,8 +39,10 @@ from core.types import Stage
 from orchestrator.stages.results import StageResult
 from services.evaluations import EvaluationFigures
 from services.flow_runs import tags_of
+from services.prefect_server import is_away
 from storage.session import Store
 
+_log = logging.getLogger(__name__)
 _thread = ThreadPoolExecutor(1, "artifacts")
 _pending: deque[Future[Any]] = deque()
 
@@ -45,7 +50,7 @@ _pending: deque[Future[Any]] = deque()
 @contextmanager
 def written() -> Iterator[None]:
     """Wait at the end of the block until all artifacts are written. Raises an error of the writing, unless the block
-    has raised one itself."""
+    has raised one itself or Prefect did not answer."""
     try:
         yield
     except BaseException:
@@ -53,7 +58,7 @@ def written() -> Iterator[None]:
         _pending.clear()
         raise
     while _pending:
-        _pending.popleft().result()
+        _settle(_pending.popleft())
 
 
 def tagged(run: str, preset: str | None, iteration: int | None = None) -> None:
@@ -174,12 +179,21 @@ def _is_newest(key: str, data: str) -> bool:
 def _write(write: Callable[[], Any]) -> Future[Any]:
     """Have the thread call `write` in this context, from which Prefect knows the task that the artifact belongs to.
 
-    Raises the error of an earlier call that has failed by now.
+    Raises the error of an earlier call that has failed by now, unless Prefect did not answer.
     """
     while _pending and _pending[0].done():
-        _pending.popleft().result()
+        _settle(_pending.popleft())
     _pending.append(_thread.submit(copy_context().run, write))
     return _pending[-1]
+
+
+def _settle(writing: Future[Any]) -> None:
+    try:
+        writing.result()
+    except httpx.HTTPError as error:
+        if not is_away(error):
+            raise
+        _log.warning("Prefect does not answer, so it does not show everything of this run: %s", error)
 
 
 def _key(*parts: str | int) -> str:

@@ -22,7 +22,7 @@ from core.types import Stage, StageKey
 from orchestrator.costs import Meter
 from orchestrator.installation import processes
 from storage import queries
-from storage.errors import LeaseLost, RunHeld, StageHeld
+from storage.errors import LeaseLost, RunHeld, StageHeld, in_words
 from storage.rows import RunLease, StageRow
 from storage.session import DATABASE_ERRORS, Store
 
@@ -112,7 +112,7 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     """Run a stage unless it is done, and return its result.
 
     Raises `StageHeld` if another live process runs the stage. An exception of `body` is recorded in the ledger and
-    raised again.
+    raised again, or a `Trouble` in its place. If it cannot be recorded, the stage's lease ends by itself.
     """
     me = owner()
     row = _claim(store, run, iteration, stage, me)
@@ -138,10 +138,13 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
                     session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result)
                 )
         except Exception as error:
-            with store.write() as session:
+            shown = in_words(error)
+            with suppress(*DATABASE_ERRORS), store.write() as session:
                 meter.charge(session)
-                message = without_secrets(f"{type(error).__name__}: {error}")
+                message = without_secrets(f"{type(shown).__name__}: {shown}")
                 queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
+            if shown is not error:
+                raise shown from error
             raise
     faultpoint("stage ended", unit)
     return result

@@ -20,6 +20,7 @@ from core.errors import CoevoError
 from core.redaction import hide, without_secrets
 from core.types import Stage
 from orchestrator.installation.home import Home
+from storage.errors import in_words
 from storage.run_logs import log_file
 
 _log = logging.getLogger(__name__)
@@ -58,17 +59,20 @@ def say(text: str) -> None:
 
 @contextmanager
 def errors_without_secrets() -> Iterator[None]:
-    """Replace an error whose message contains a secret by a `CoevoError` without it.
+    """Replace an error whose message contains a secret by a `CoevoError` without it, and others as `in_words` does.
 
     Prefect stores and shows the message of an error that ends a flow run or a task run.
     """
     try:
         yield
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        if (clean := without_secrets(message)) == message:
-            raise
-        raise CoevoError(clean) from None
+        shown = in_words(error)
+        message = f"{type(shown).__name__}: {shown}"
+        if (clean := without_secrets(message)) != message:
+            raise CoevoError(clean) from None
+        if shown is not error:
+            raise shown from error
+        raise
 
 
 def tidy_prefect() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from core.faultpoints import faultpoint
 from core.settings.config import RunConfig
@@ -19,10 +21,11 @@ from orchestrator.ledger import owner
 from orchestrator.needs import base_model
 from orchestrator.plan import plan
 from orchestrator.starting import RunError, check_startable, find_run, length_of, preset_path, why_no_longer
+from services.prefect_server import is_away
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.rows import RunOrigin, RunStatus
-from storage.session import Store
+from storage.session import DATABASE_ERRORS, Store
 
 _DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
 
@@ -92,7 +95,8 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> No
 def status_kept(store: Store, run: str) -> Iterator[None]:
     """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled.
 
-    It is left alone once another process works on the run: that process sets it.
+    It is left alone once another process works on the run: that process sets it. It also stays as it is if Prefect does
+    not answer any more: nothing has failed, and nobody works on the run, so it reads as interrupted.
     """
     set_status(store, run, "running")
     end = partial(_set_status_unless_taken_over, store, run)
@@ -104,8 +108,10 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     except BudgetSpent:
         end("out_of_budget")
         raise
-    except Exception:
-        end("failed")
+    except Exception as error:
+        if not (isinstance(error, httpx.HTTPError) and is_away(error)):
+            with suppress(*DATABASE_ERRORS):
+                end("failed")
         raise
     except BaseException:  # an interrupt, or Prefect ending the process of a cancelled flow run
         end("cancelled")

@@ -11,6 +11,13 @@ import httpx
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0)  # before each repetition
 
 
+def is_away(error: httpx.HTTPError) -> bool:
+    """Whether an error of Prefect's client says that the server does not answer, or has trouble of its own."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.is_server_error
+    return isinstance(error, httpx.TransportError)
+
+
 @dataclass(frozen=True, slots=True)
 class PrefectServer:
     """The Prefect server at `url`. Its UI is at `url`, its API at `url`/api."""

@@ -25,7 +25,7 @@ _DIFFERING = frozenset(
     | {"progress_done", "progress_total", "progress_note"}  # of the last attempt
 )
 _TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")  # ends of names of train_metrics
-_NOT_OF_THE_LOOP = {"run_leases", "experiment_runs"}
+_NOT_OF_THE_LOOP = {"run_leases", "experiment_runs", "deliveries"}  # the API sends alerts when it comes to it
 
 
 def contents_of(session: Session, texts: Path, run: str) -> Contents:

@@ -30,10 +30,10 @@ _BUSY_SECONDS = 30.0
 # JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
 # older versions of coevo stored.
 _JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
-# The connections of a process. All are kept open, because opening one takes longer than most reads. The one that was
-# used last is taken first, because it has its statements prepared.
 # What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
 DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
+# The connections of a process. All are kept open, because opening one takes longer than most reads. The one that was
+# used last is taken first, because it has its statements prepared.
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
 _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"

@@ -70,8 +70,8 @@ class Live:
         return ["run", "demo", "--name", name, *(part for s in (*self.small, *more) for part in ("--set", s))]
 
     def pid(self, service: str) -> int:
-        """The process that `coevo up` started for a service."""
-        return next(pid for pid, (name, _) in self.services.processes.items() if name == service)
+        """The process that `coevo up` last started for a service."""
+        return next(pid for pid, (name, _) in self.home.services().processes.items() if name == service)
 
     def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""

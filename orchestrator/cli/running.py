@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import httpx
 import typer
 
 from core import logs
@@ -33,6 +34,7 @@ from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare, stored_config
 from orchestrator.starting import RunError, check_startable, requested, usual_name
 from services.drift.open_alerts import open_alerts_of
+from services.prefect_server import is_away
 from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store
@@ -134,9 +136,16 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
 
 @contextmanager
 def _told_how_to_go_on(name: str) -> Iterator[None]:
-    """Whoever ends the command with Ctrl-C or `kill -INT` is told that the run is cancelled, and how it continues."""
+    """Tell how the run continues after Ctrl-C or `kill -INT`, and when Prefect does not answer any more."""
     try:
         yield
+    except httpx.HTTPError as error:
+        if not is_away(error):
+            raise
+        raise RunError(
+            f"run {name}: interrupted, because Prefect does not answer: {error}. Nothing is lost: `coevo up` starts "
+            f"what has ended, and then `coevo resume {name}` continues the run"
+        ) from error
     except KeyboardInterrupt:
         print(f"run {name}: cancelled; `coevo resume {name}` continues it", file=sys.stderr)
         raise

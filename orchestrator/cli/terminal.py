@@ -144,9 +144,14 @@ def clear_errors() -> Iterator[None]:
     """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback."""
     try:
         yield
-    except CoevoError as error:
+    except Exception as error:
+        from storage.errors import in_words  # imports SQLAlchemy
+
+        shown = in_words(error)
+        if not isinstance(shown, CoevoError):
+            raise
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(without_commands(without_secrets(str(error))), err=True)  # it may quote what a service sent
+        typer.echo(without_commands(without_secrets(str(shown))), err=True)  # it may quote what a service sent
         raise typer.Exit(1) from error
 
 

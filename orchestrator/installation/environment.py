@@ -19,6 +19,9 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "PREFECT_UI_API_URL": f"{services.prefect_url}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        # How often Prefect's client repeats a request to a server that does not answer. It waits for 2, 4, 8, ...
+        # seconds in between, so a run goes on if Prefect comes back within a quarter of an hour.
+        "PREFECT_CLIENT_MAX_RETRIES": "9",
         "DO_NOT_TRACK": "1",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": services.ray_token,

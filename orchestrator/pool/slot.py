@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.settings.trainers import EasyR1Settings, TrainerSettings
-from core.types import ResourceKind, Stage
+from core.types import ResourceKind
 from orchestrator.ledger import is_alive, owner, repeated
 from orchestrator.pool.scheduler import PoolJob, to_start
 from orchestrator.serving.checkpoints import reserved
@@ -56,16 +56,15 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 
 @contextmanager
-def training_slot(
-    context: Context, stage: Stage, demand: Demand, holds_applications: bool
-) -> Iterator[Callable[[], None]]:
+def training_slot(context: Context, demand: Demand, holds_applications: bool) -> Iterator[Callable[[], None]]:
     """Wait until the demand is available, and hold it while the block runs. While it waits, the stage's note says so.
 
     The block gets a function that raises `LeaseLost` if the slot has been lost; call it where no work would be lost.
     `holds_applications`: this stage has exclusive use of the inference applications, so none of them will stop and
-    release units. Raises `PoolError` if the demand can never be met.
+    release units. Raises `PoolError` if the demand can never be met, and `LeaseLost` if this process has lost the
+    stage: it must not take the slot of the process that has it.
     """
-    run, t, me = context.run, context.iteration, owner()
+    run, t, stage, me = context.run, context.iteration, context.stage, owner()
     _refuse_impossible(context, demand, holds_applications)
 
     def join(session: Session) -> None:
@@ -73,11 +72,11 @@ def training_slot(
             session, run=run, iteration=t, stage=stage, owner=me, kind=demand.kind, units=demand.units
         )
 
-    with context.store.write() as session:
+    with context.write() as session:
         join(session)
     try:
         noted = ""
-        while (waits_for := _try_to_begin(context, stage, join)) is not None:
+        while (waits_for := _try_to_begin(context, join)) is not None:
             if waits_for != noted:
                 context.note(waits_for)
                 noted = waits_for
@@ -85,7 +84,7 @@ def training_slot(
         context.note("")
         charge = partial(queries.pool.charge_job, run=run, iteration=t, stage=stage, owner=me)
         with repeated(context.store, charge, f"pool {run}"):
-            yield partial(_refuse_lost, context, stage)
+            yield partial(_refuse_lost, context)
     finally:
         with context.store.write() as session:
             queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
@@ -120,11 +119,11 @@ def _limit() -> float:
         raise PoolError(f"{LIMIT}: expected a number, got {value!r}") from error
 
 
-def _try_to_begin(context: Context, stage: Stage, join: Callable[[Session], None]) -> str | None:
+def _try_to_begin(context: Context, join: Callable[[Session], None]) -> str | None:
     """Apply the rule to all jobs. Returns None if this one has begun, else what it waits for."""
-    own_key = f"{context.run}/{context.iteration}/{stage}"
+    own_key = f"{context.run}/{context.iteration}/{context.stage}"
     capacity = _capacity(context)
-    with context.store.write() as session:
+    with context.write() as session:
         queries.pool.lock_pool(session)
         _drop_dead(session)
         rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
@@ -174,8 +173,8 @@ def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
     ]
 
 
-def _refuse_lost(context: Context, stage: Stage) -> None:
-    own_key = f"{context.run}/{context.iteration}/{stage}"
+def _refuse_lost(context: Context) -> None:
+    own_key = f"{context.run}/{context.iteration}/{context.stage}"
     with context.store.read() as session:
         [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == own_key]
     _refuse_another_owner(row)

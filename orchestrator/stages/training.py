@@ -124,7 +124,7 @@ def _run(context: Context, job: TrainJob, steps_before: int | None = None) -> Tr
     holds_applications = bool(stage == "train_challenger" or context.config.serving.release or served)
     trainer = _trainer(settings)
     demand = demand_of(settings, job.training.workers)
-    with training_slot(context, stage, demand, holds_applications) as refuse_lost_slot:
+    with training_slot(context, demand, holds_applications) as refuse_lost_slot:
 
         def show(step: int, metrics: Mapping[str, float]) -> None:
             context.progress(step, steps, f"steps, reward {metrics.get('reward_mean', float('nan')):.3f}")

@@ -40,11 +40,11 @@ def _use_slot(run: str, units: float, stage: Stage) -> str:
     store, config = open_store(here.database), CoEvolution()
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=config)
-    context = Context(here, store, here.services(), run, config, 1, "train_solver", lambda *_: None)
+    context = Context(here, store, here.services(), run, config, 1, stage, lambda *_: None)
 
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.
-        with training_slot(context, stage, Demand("CPU", units), holds_applications=stage == "train_challenger"):
+        with training_slot(context, Demand("CPU", units), holds_applications=stage == "train_challenger"):
             print("began", flush=True)
             sys.stdin.readline()
         return lambda _session: {}

@@ -4,6 +4,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from orchestrator import artifacts
 from orchestrator.stages.results import Figure, StageResult
@@ -41,7 +42,7 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
 
 def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
-        raise ConnectionError("Prefect is away")
+        raise ValueError("a bug")
 
     monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
     monkeypatch.setattr(artifacts, "create_markdown_artifact", refuse)
@@ -52,12 +53,26 @@ def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch:
             if error is not None:
                 raise error
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ValueError, match="a bug"):
         run(None)
     with pytest.raises(ValueError, match="of the run"):
         run(ValueError("of the run"))
     monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda *_, **__: None)
     run(None)  # the next run does not get the errors of the one before
+
+
+def test_a_run_goes_on_while_prefect_is_away_and_says_what_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}),
+        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
+        artifacts.written(),
+    ):
+        progress = artifacts.StageProgress("away", 2, "evaluate")
+        progress.update(50.0)
+        artifacts.stage_result("away", 2, "evaluate", RESULT, "")
+    assert caplog.text.count("Prefect does not answer, so it does not show everything of this run") == 3
 
 
 def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:

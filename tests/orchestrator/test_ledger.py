@@ -9,7 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 from operator import gt
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -17,6 +19,7 @@ from sqlalchemy.orm import Session
 from orchestrator import runs
 from orchestrator.installation import processes
 from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
+from orchestrator.pool.slot import Demand, training_slot
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.models import RunLeases, Stages
@@ -141,6 +144,44 @@ def test_a_batch_of_a_process_that_lost_its_stage_is_not_written(store: Store, t
     assert _written_names(store) == ["first"]
     with pytest.raises(LeaseLost):
         context.refuse_lost()
+
+
+def test_a_process_that_has_lost_its_training_leaves_the_slot_to_the_one_that_has_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a campaign: a process that had been suspended took the slot of the one that had taken over."""
+    monkeypatch.setattr("orchestrator.pool.slot._refuse_impossible", lambda *_: None)  # it asks Ray
+    context = context_of(store, "r", 1)
+    key: dict[str, Any] = {"run": "r", "iteration": 1, "stage": context.stage}
+    with store.write() as session:
+        queries.ledger.release_leases(session, run="r", owner=owner())
+        queries.ledger.claim_stage(session, **key, owner="elsewhere:1:1", lease_seconds=600)
+        queries.pool.join_pool(session, **key, owner="elsewhere:1:1", kind="CPU", units=1.0)
+    with pytest.raises(LeaseLost), training_slot(context, Demand("CPU", 1.0), holds_applications=True):
+        raise AssertionError("it has a slot")
+    with store.read() as session:
+        assert [row.owner for row in queries.pool.pool_jobs(session)] == ["elsewhere:1:1"]
+
+
+def _answer(status: int) -> httpx.HTTPStatusError:
+    response = httpx.Response(status, request=httpx.Request("GET", "http://127.0.0.1:1/api"))
+    return httpx.HTTPStatusError(f"HTTP {status}", request=response.request, response=response)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (httpx.ConnectError("no Prefect"), "running"),
+        (httpx.ReadTimeout("no Prefect"), "running"),
+        (_answer(503), "running"),
+        (_answer(422), "failed"),
+        (httpx.InvalidURL("?"), "failed"),
+    ],
+)
+def test_a_run_has_not_failed_when_prefect_is_away(store: Store, error: Exception, status: str) -> None:
+    with pytest.raises(type(error)), run_held(store, "r"), runs.status_kept(store, "r"):
+        raise error
+    assert runs.status_of(store, "r") == status
 
 
 @pytest.mark.parametrize(("taken_over", "status"), [(False, "failed"), (True, "running")])

@@ -61,6 +61,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     command = live.start("resume", RUN)
     wait_until(lambda: _count(live, "evaluated_items") > whole_runs.BENCHMARK_ITEMS, "evaluation")
     next(iter(replicas(live).values())).kill()
+    _check_that_the_run_goes_on_when_prefect_comes_back(live, command)
     branch = "evaluation of the branch"
     _wait_for(live, command, branch, lambda: _count(live, "evaluated_items") > 2 * whole_runs.BENCHMARK_ITEMS)
     _kill(live)
@@ -112,6 +113,14 @@ def _check_that_a_second_resume_is_refused(live: Live) -> None:
     refused = live.coevo("resume", RUN)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert re.search(rf"error: run {RUN}: process \d+ on .* works on it; nothing was changed", refused.stderr)
+
+
+def _check_that_the_run_goes_on_when_prefect_comes_back(live: Live, command: subprocess.Popen[bytes]) -> None:
+    prefect = psutil.Process(live.pid("prefect"))
+    prefect.kill()
+    prefect.wait()
+    assert live.coevo("up").returncode == 0
+    assert command.poll() is None
 
 
 def _kill(live: Live) -> None:
