@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import CoevoError
 from core.faultpoints import FaultPoint
-from orchestrator.chaos.attempts import Attempt
+from orchestrator.chaos.attempts import Attempt, Ended
 from orchestrator.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
 from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.small_run import NAME
@@ -62,33 +62,42 @@ class Campaign:
     def run(self) -> Outcome:
         """In the first run, a process is killed at each fault point, or it gets the `strikes`. The kills in the others
         are random. Raises `ChaosError` if the run fails although nothing is killed."""
-        outcome, (expected, plan, strikes) = self.outcome, self._uninterrupted()
+        outcome, (stored, ended, trace) = self.outcome, self._uninterrupted(own_processes=False)
+        expected = {False: stored}
+        names = [hit.name for hit in trace.hits()]
+        self._report(f"the uninterrupted run took {ended.seconds:.0f} s and came to {len(names)} fault points")
+        plan, strikes = self._plan(ended, names), self._strikes or self._tour(names)[: self._kills]
         while outcome.kills < self._kills:
-            trace = Trace(self._folder / f"{outcome.runs + 1}.trace")
-            KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes).to_its_end()
-            strikes = ()
-            self._compare(expected, self._stored_and_deleted())
+            reported, trace = len(outcome.violations), Trace(self._folder / f"{outcome.runs + 1}.trace")
+            killed = KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes)
+            killed.to_its_end()
+            strikes, stored = (), stored_and_deleted(self._home, self.outcome)
+            if killed.own_processes not in expected:
+                expected[killed.own_processes], *_ = self._uninterrupted(own_processes=killed.own_processes)
+            self._compare(expected[killed.own_processes], stored)
             outcome.runs += 1
             self._report(
                 f"{outcome.kills} of {self._kills} kills, {outcome.runs} runs, {len(outcome.violations)} violations"
             )
+            for violation in outcome.violations[reported:]:
+                self._report(violation)
         return outcome
 
-    def _uninterrupted(self) -> tuple[Contents, Plan, Sequence[Strike]]:
-        """What is stored of a run that nothing interrupts, and what is done to the others and to the first of them."""
-        trace = Trace(self._folder / "uninterrupted.trace")
-        ended = Attempt(partial(self._work, False), trace, 1, None, self._log).wait(PATIENCE_S)
+    def _uninterrupted(self, *, own_processes: bool) -> tuple[Contents, Ended, Trace]:
+        """What is stored of a run that nothing interrupts."""
+        trace = Trace(self._folder / f"uninterrupted{'-with-own-processes' if own_processes else ''}.trace")
+        ended = Attempt(partial(self._work, own_processes), trace, 1, None, self._log).wait(PATIENCE_S)
         if ended is None or ended.code != 0:
             raise ChaosError(f"the run failed although nothing was killed:\n{last_lines(self._log)}")
-        names = [hit.name for hit in trace.hits()]
-        self._report(f"the uninterrupted run took {ended.seconds:.0f} s and came to {len(names)} fault points")
-        plan = Plan(
+        return stored_and_deleted(self._home, self.outcome), ended, trace
+
+    def _plan(self, ended: Ended, names: Sequence[FaultPoint]) -> Plan:
+        return Plan(
             self._kills,
             self._victims,
             latest_s=ended.seconds * _LATEST,
             hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
         )
-        return self._stored_and_deleted(), plan, self._strikes or self._tour(names)[: self._kills]
 
     def _tour(self, names: Sequence[FaultPoint]) -> list[Strike]:
         """One kill at each fault point, in the order in which an uninterrupted run comes to them; and suspensions."""
@@ -104,22 +113,26 @@ class Campaign:
         if (more := len(sentences) - _SHOWN) > 0:
             self.outcome.violated(f"{more} more differences")
 
-    def _stored_and_deleted(self) -> Contents:
-        """What is stored of the run; then the run is deleted. The store is closed before the next process is forked."""
-        store = open_store(self._home.database)
-        with store.read() as session:
-            stored = contents_of(session, self._home.texts, NAME)
-            holder = queries.run_leases.leases(session).get(NAME)
-        if holder is not None:
-            self.outcome.violated(f"it has ended, but {holder.owner} has a lease on it")
-        for check in verify_run(self._home, store, NAME).checks:
-            for violation in check.violations:
-                self.outcome.violated(
-                    f"coevo verify: {check.name}: {violation.row}: expected {violation.expected}, stored is "
-                    f"{violation.stored}"
-                )
-        deletion.delete(self._home, store, NAME, evaluations=False)
-        store.close()
-        if files := files_of_run(self._home, NAME):
-            self.outcome.violated(f"its deletion left {', '.join(str(file.path) for file in files)}")
-        return stored
+
+def stored_and_deleted(home: Home, outcome: Outcome) -> Contents:
+    """What is stored of the run `NAME`, which has ended. It is verified, and then deleted.
+
+    The store is closed at the end, before the next process is forked.
+    """
+    store = open_store(home.database)
+    with store.read() as session:
+        stored = contents_of(session, home.texts, NAME)
+        holder = queries.run_leases.leases(session).get(NAME)
+    if holder is not None:
+        outcome.violated(f"it has ended, but {holder.owner} has a lease on it")
+    for check in verify_run(home, store, NAME).checks:
+        for violation in check.violations:
+            outcome.violated(
+                f"coevo verify: {check.name}: {violation.row}: expected {violation.expected}, stored is "
+                f"{violation.stored}"
+            )
+    deletion.delete(home, store, NAME, evaluations=False)
+    store.close()
+    if files := files_of_run(home, NAME):
+        outcome.violated(f"its deletion left {', '.join(str(file.path) for file in files)}")
+    return stored

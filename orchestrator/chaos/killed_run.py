@@ -53,8 +53,8 @@ class KilledRun:
         self._home, self._plan, self._outcome, self._rng = home, plan, outcome, rng
         self._trace, self._log, self._number = trace, log, 0
         self._strikes, self._by_chance = deque(strikes), not strikes
-        self._own_processes = self._by_chance and "trainer" in plan.victims and rng.random() < ODDS["trainer"]
-        self._work = partial(work, self._own_processes)
+        self.own_processes = self._by_chance and "trainer" in plan.victims and rng.random() < ODDS["trainer"]
+        self._work = partial(work, self.own_processes)
 
     def to_its_end(self) -> None:
         """It ends early at the first violation."""
@@ -84,7 +84,7 @@ class KilledRun:
             return Strike(self._some_hits(), working=True, signal=signal.SIGSTOP), after_s, []
         others = [victim for victim in ODDS if victim in plan.victims and victim not in (*OF_THE_RUN, "trainer")]
         others = [victim for victim in others if rng.random() < ODDS[victim]]
-        others += ["trainer"] if self._own_processes else []
+        others += ["trainer"] if self.own_processes else []
         choice = rng.random()
         strike = None if choice < 0.2 else Strike(self._some_hits(), working=choice >= 0.4)
         return strike, after_s, others
@@ -100,13 +100,12 @@ class KilledRun:
                 if others and kill_one(self._home, victim := others.pop(), self._rng):
                     self._outcome.count(victim)
                     struck.append(victim)
+                    bring_back(self._home)
                 elif strike is None:
                     attempt.kill()
             return False
 
         attempt.wait(PATIENCE_S, strike_when_it_is_time)
-        if struck:
-            bring_back(self._home)
         self._note_end(attempt, may_fail=bool(MAY_END_THE_RUN & {*struck}))
         return attempt
 

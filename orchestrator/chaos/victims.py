@@ -14,7 +14,7 @@ from orchestrator.installation.home import Home
 from orchestrator.installation.ports import ANY_FREE
 
 # The driver is the run's own process. It is killed, or suspended until another process has taken over the run.
-Victim = Literal["driver", "suspended", "replica", "trainer", "api", "runner", "ray"]
+Victim = Literal["driver", "suspended", "replica", "trainer", "api", "runner", "prefect", "ray"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 OF_THE_RUN: tuple[Victim, ...] = ("driver", "suspended")
 
@@ -26,6 +26,7 @@ ODDS: dict[Victim, float] = {
     "trainer": 0.08,
     "api": 0.02,
     "runner": 0.01,
+    "prefect": 0.01,
     "ray": 0.005,
 }
 # A run whose trainer or Ray was killed may end with an error. It must go on when it is resumed.

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,9 +98,10 @@ def _key(key: StageKey) -> tuple[str, int, Any]:
     return key.run, key.iteration, key.stage
 
 
-def main(folder: Path, kills: int, bug: str = "") -> None:
-    """Run the campaign; the services of its forks are those of another process."""
-    home = Home(folder / "home")
+@contextmanager
+def scripted_run(home: Home, folder: Path) -> Iterator[Callable[[bool], None]]:
+    """A function that works on the run, for forks of this process. The applications are those of another process.
+    `folder` is for the benchmark."""
     open_store(home.database, create=True).close()
     settings = {**_SETTINGS, "evaluation.benchmark": str(small_run.write_benchmark(folder))}
     command = [sys.executable, "-m", "tests.orchestrator.scripted_applications"]
@@ -106,11 +109,21 @@ def main(folder: Path, kills: int, bug: str = "") -> None:
         assert applications.stdout is not None
         url = applications.stdout.readline().strip()
         pytest.MonkeyPatch().setattr(training, "_run", scripted_training)
-        strike = getattr(planted_bugs, bug)() if bug else None
+        try:
+            yield partial(work, home, Services("", url, url, "", "token", {}), settings)
+        finally:
+            applications.kill()
+
+
+def main(folder: Path, kills: int, bug: str = "") -> None:
+    """Run the campaign."""
+    home = Home(folder / "home")
+    strike = getattr(planted_bugs, bug)() if bug else None
+    with scripted_run(home, folder) as work_on_it:
         campaign = Campaign(
             home,
             folder,
-            partial(work, home, Services("", url, url, "", "token", {}), settings),
+            work_on_it,
             kills=kills,
             seed=1,
             victims=("driver", "suspended"),
@@ -118,7 +131,6 @@ def main(folder: Path, kills: int, bug: str = "") -> None:
             report=lambda line: print(line, file=sys.stderr),
         )
         outcome = campaign.run()
-        applications.kill()
     print(json.dumps(outcome.as_json()))
 
 
