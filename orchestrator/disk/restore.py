@@ -102,12 +102,13 @@ def _planned(home: Home, store: Store, archive: Archive, runs: Collection[str]) 
             names = ", ".join(sorted(known)[:_NAMED]) or "none"
             raise ArchiveError(f"{archive.path}: has no run {run}; it has {names}")
     rows = {section: tables for section, tables in manifest.rows.items() if not runs or run_of(section) in runs}
-    chosen = sorted(run for run in known if section_of(run) in rows)
-    for section, tables in rows.items():
-        if (section != NO_RUN and tables.get("runs") != 1) or not tables.keys() <= {table.name for table in TABLES}:
-            raise ArchiveError(f"{archive.path}: {section}: expected the rows of one run, in tables of coevo's")
+    chosen = sorted(name for section in rows if (name := run_of(section)) is not None)
     for run in chosen:
         queries.runs.refuse_name(run)
+    for section, tables in rows.items():
+        is_of_one_run = section == NO_RUN or (section == section_of(run_of(section)) and tables.get("runs") == 1)
+        if not is_of_one_run or not tables.keys() <= {table.name for table in TABLES}:
+            raise ArchiveError(f"{archive.path}: {section}: expected the rows of one run, in tables of coevo's")
     return _Plan(home, store, archive, rows, chosen, tops_of(home, archive, rows, chosen))
 
 
