@@ -13,6 +13,7 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from core.faultpoints import FaultPoint, arm
+from core.types import Stage
 from orchestrator.cli import app
 from orchestrator.disk import backup
 from orchestrator.disk.backup import back_up
@@ -119,7 +120,7 @@ def _interrupted(store: Store, home: Home, stage: str) -> None:
 
 @pytest.mark.parametrize("stage", ["generate_questions", "label_questions", "evaluate"])
 def test_a_run_that_is_not_finished_goes_on_in_its_new_home(
-    stage: str, original: tuple[Home, Store], store: Store, tmp_path: Path
+    stage: Stage, original: tuple[Home, Store], store: Store, tmp_path: Path
 ) -> None:
     home, source = original
     expected = contents(home, source, RUN)
@@ -130,6 +131,10 @@ def test_a_run_that_is_not_finished_goes_on_in_its_new_home(
     new = Home(tmp_path / "new")
     restore(new, store, tmp_path / "run.zip")
     assert violations(new, store, RUN) == []
+    with store.read() as session:
+        row = queries.ledger.find_stage(session, run=RUN, iteration=2, stage=stage)
+        assert row is not None
+        assert row.lease_expires <= queries.tables.database_time(session), "the lease was taken along"
     assert verify_run(new, store, RUN, quick=True).left_out == [f"{stage} of iteration 2 is running"]
     go_on(store, new)
     assert differences(expected, contents(new, store, RUN)) == []

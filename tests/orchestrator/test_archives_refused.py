@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import stat
 import zipfile
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
@@ -92,6 +94,13 @@ def test_a_link_in_the_way(new: tuple[Home, Store], archive: Path, tmp_path: Pat
     (new[0].checkpoints / RUN).symlink_to(elsewhere)
     assert "this file is not the archive's" in refused(new, archive)
     assert [*elsewhere.iterdir()] == []
+    with ZipFile(archive) as source:
+        (elsewhere / "weights").write_bytes(source.read(WEIGHTS))
+    (new[0].checkpoints / RUN).unlink()
+    link = new[0].checkpoints / RUN / "solver" / "1" / "model.safetensors"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere / "weights")
+    assert f"{link}: this file is not the archive's" in refused(new, archive)
 
 
 def test_a_disk_that_is_too_small(new: tuple[Home, Store], archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +127,17 @@ def test_a_flipped_bit_anywhere_in_a_file_or_a_row(new: tuple[Home, Store], arch
         content[offset] ^= 1
         (tmp_path / "damaged.zip").write_bytes(content)
         assert f"{name} is damaged" in refused(new, tmp_path / "damaged.zip")
+
+
+def test_a_member_of_the_right_size_with_another_content(
+    new: tuple[Home, Store], archive: Path, tmp_path: Path
+) -> None:
+    """Its checksum in the zip file is right, but it is not the member that the manifest states."""
+    with ZipFile(archive) as source, ZipFile(tmp_path / "other.zip", "w") as other:
+        for name in source.namelist():
+            content = source.read(name)
+            other.writestr(name, content.replace(b"kept", b"lost") if name == LABELS else content)
+    assert f"{LABELS} is damaged: expected sha256" in refused(new, tmp_path / "other.zip")
 
 
 @pytest.mark.parametrize("length", [0, 100, -1, -100_000])
@@ -312,6 +332,39 @@ def test_a_backup_that_cannot_be_written(loop_home: Home, tmp_path: Path) -> Non
         back_up(home, store, tmp_path / "run.zip")
     with pytest.raises(NotThere, match="run other: no such run; the store has whole"):
         back_up(home, store, tmp_path / "other.zip", ["other"])
+
+
+@contextmanager
+def small_files(limit: int) -> Iterator[None]:
+    """This process cannot write beyond this size in any file, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # in another process, which has no such limit
+def test_files_that_cannot_be_written(store: Store, archive: Path, tmp_path: Path) -> None:
+    new = Home(tmp_path / "new")
+    with small_files(1_000), pytest.raises(ArchiveError, match=r"cannot be restored: .*File too large"):
+        restore(new, store, archive)
+    assert not any(rows(new, store).values())
+    assert [path for path in files(new) if ".part" in path or "texts" in path] == []
+    restore(new, store, archive)
+    before = files(new)
+    with small_files(1_000), pytest.raises(ArchiveError, match=r"cannot be written: .*File too large"):
+        back_up(new, store, tmp_path / "again.zip")
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert files(new) == before
+
+
+def test_a_copy_of_the_database_that_cannot_be_written(loop_home: Home, tmp_path: Path) -> None:
+    home, store = copy_of(loop_home, tmp_path / "home")
+    with small_files(100_000), pytest.raises(StoreError, match="cannot be copied to "):
+        back_up(home, store, tmp_path / "run.zip")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 def test_a_backup_of_a_run_that_refers_to_another_one(loop_home: Home, tmp_path: Path) -> None:
