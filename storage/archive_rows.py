@@ -61,7 +61,7 @@ class References:
     def __init__(self, runs: Iterable[str]) -> None:
         self.runs = frozenset(runs)
         self.keys: dict[str, set[str]] = {name: set() for name in _KEPT}
-        self._checkpoints: list[tuple[str, Mapping[str, Any]]] = []  # with their sections
+        self._checkpoints: list[Mapping[str, Any]] = []
 
     def checked(self, section: str, table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The same rows. Raises `ArchiveError` at one that belongs to a run which its section is not of, or that refers
@@ -73,7 +73,7 @@ class References:
             if table.name in _KEPT:
                 self.keys[table.name].add(row["name" if table.name == "runs" else "id"])
             if table.name == "checkpoints":
-                self._checkpoints.append((section, row))
+                self._checkpoints.append(row)
             yield row
 
     def refuse_other_files(self, members: Mapping[str, Member]) -> None:
@@ -81,17 +81,18 @@ class References:
         removed on purpose."""
         files: dict[str, dict[str, str]] = {}
         for name, member in members.items():
-            section_and_kind, _, _ = name.partition("/checkpoints/")
-            if section_and_kind != name:
-                role, iteration, file = name.removeprefix(f"{section_and_kind}/checkpoints/").split("/", 2)
-                files.setdefault(f"{section_and_kind}/{role}/{iteration}", {})[file] = member.sha256
-        for section, row in self._checkpoints:
+            match name.split("/", 5):
+                case [_, run, "checkpoints", role, iteration, file]:
+                    files.setdefault(f"{run}/{role}/{iteration}", {})[file] = member.sha256
+        for row in self._checkpoints:
             published = {} if row["files_removed"] else {**row["manifest"], MANIFEST: row["sha256"]}
-            stored = files.get(f"{section}/{row['role']}/{row['iteration']}", {})
+            stored = files.pop(row["id"], {})
             for file in sorted(name for name in published | stored if published.get(name) != stored.get(name))[:1]:
                 raise ArchiveError(
                     f"checkpoint {row['id']}: {file}: expected sha256 {published.get(file)}, got {stored.get(file)}"
                 )
+        if files:
+            raise ArchiveError(f"checkpoint {min(files)}: has files and no row in the archive")
 
     def _refuse_other_run(self, section: str, table: Table, row: Mapping[str, Any]) -> None:
         run = run_of(section)

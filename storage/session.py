@@ -40,6 +40,11 @@ _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assume
 _WRITE = "coevo_write"
 
 
+def reason_of(error: Exception) -> str:
+    """Why the database failed, for a message: without the statement and its values."""
+    return str(error.orig if isinstance(error, DBAPIError) else error).strip()
+
+
 class Store:
     """A database whose tables have the expected version. Threads may share a store; each process opens its own."""
 
@@ -125,8 +130,7 @@ def open_store(url: str, create: bool = False) -> Store:
     except StoreError as error:
         raise type(error)(f"database {address}: {error}") from error
     except (DBAPIError, OSError) as error:
-        reason = error.orig if isinstance(error, DBAPIError) else error
-        raise StoreError(f"database {address}: cannot be opened: {str(reason).strip()}") from error
+        raise StoreError(f"database {address}: cannot be opened: {reason_of(error)}") from error
 
 
 def _checked(target: URL, address: str) -> Store:

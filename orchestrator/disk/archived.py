@@ -26,7 +26,7 @@ from storage.texts import evaluation_path, texts_path
 _T = "(?:0|[1-9][0-9]{0,8})"
 _TEXTS = r"(?:\.parquet|\.parts/[0-9]{8}\.parquet)"
 _MODEL = f"{_T}/.+(?:{'|'.join(map(re.escape, sorted(MODEL_FILES)))})"
-_EVALUATION = re.compile(f"(?P<file>[0-9a-f]{{16}}{_TEXTS})")
+_EVALUATION = re.compile(f"[0-9a-f]{{16}}{_TEXTS}")
 _OF_RUN: dict[Kind, re.Pattern[str]] = {
     "checkpoints": re.compile(f"(?:{'|'.join(ROLES)})/{_MODEL}"),
     "optimisers": re.compile(f"solver/{_MODEL}"),
@@ -85,8 +85,8 @@ def _checkpoints(home: Home, session: Session, run: str) -> Iterator[ArchivedFil
     section = section_of(run)
     for checkpoint in queries.checkpoints.checkpoints_of(session, run):
         names = () if checkpoint.files_removed else (*queries.checkpoints.manifest_of(session, checkpoint.id), MANIFEST)
-        place = f"{section}/checkpoints/{checkpoint.role}/{checkpoint.iteration}"
-        yield from (ArchivedFile(f"{place}/{name}", Path(checkpoint.path) / name) for name in names)
+        prefix = f"{section}/checkpoints/{checkpoint.role}/{checkpoint.iteration}"
+        yield from (ArchivedFile(f"{prefix}/{name}", Path(checkpoint.path) / name) for name in names)
     published = queries.run_rows.moments(session)
     for folder in entries(home.optimisers / run / "solver"):
         if f"{run}/solver/{folder.name}" in published:

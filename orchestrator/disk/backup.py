@@ -28,7 +28,7 @@ from storage.archive import FORMAT, ArchiveWriter, Manifest, rows_name, run_of, 
 from storage.archive_rows import References, as_json
 from storage.errors import ArchiveError
 from storage.schema import newest_version
-from storage.session import DATABASE_ERRORS, Store
+from storage.session import DATABASE_ERRORS, Store, reason_of
 
 _ATTEMPTS = 3  # to pin the files before a run changes them
 
@@ -57,16 +57,15 @@ def back_up(home: Home, store: Store, target: Path, runs: Collection[str] = ()) 
     """
     if os.path.lexists(target):
         raise ArchiveError(f"{target}: exists already; choose another name, or remove it")
-    try:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return _write(home, store, target, runs)
-            except _ChangedMeanwhile as error:
-                if attempt == _ATTEMPTS:
-                    raise ArchiveError(f"{target}: cannot be written: {error}; `coevo verify RUN` says more") from error
-        raise AssertionError("the last attempt returns or raises")
-    except (*DATABASE_ERRORS, OSError) as error:
-        raise ArchiveError(f"{target}: cannot be written: {error}") from error
+    reason = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _write(home, store, target, runs)
+        except _ChangedMeanwhile as error:
+            reason = str(error)
+        except (*DATABASE_ERRORS, OSError) as error:
+            raise ArchiveError(f"{target}: cannot be written: {reason_of(error)}") from error
+    raise ArchiveError(f"{target}: cannot be written: {reason}; `coevo verify RUN` says more")
 
 
 def _write(home: Home, store: Store, target: Path, runs: Collection[str]) -> Backup:

@@ -19,7 +19,7 @@ from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
 from core.types import BenchmarkItem
-from orchestrator.disk.placing import Members, is_placed, place, tops_of
+from orchestrator.disk.unpacking import Members, is_unpacked, tops_of, unpack
 from orchestrator.installation.home import Home, make_private
 from orchestrator.ledger import run_held
 from orchestrator.question_sets.benchmarks import sha256_of
@@ -29,7 +29,7 @@ from storage.archive_rows import References, parsed
 from storage.errors import ArchiveError
 from storage.queries.archived import TABLES
 from storage.schema import newest_version
-from storage.session import DATABASE_ERRORS, Store
+from storage.session import DATABASE_ERRORS, Store, reason_of
 
 _NAMED = 5  # runs or evaluations that a message names
 _ROOM_OF_A_ROW = 3  # bytes in the database, with its indexes and its journal, for each byte of a row in the archive
@@ -76,7 +76,7 @@ def restore(home: Home, store: Store, source: Path, runs: Collection[str] = (), 
             if not dry_run:
                 _write(plan)
     except DATABASE_ERRORS as error:
-        raise ArchiveError(f"{source}: the database does not take its rows: {error}") from error
+        raise ArchiveError(f"{source}: the database does not take its rows: {reason_of(error)}") from error
     except OSError as error:
         raise ArchiveError(f"{source}: cannot be restored: {error}") from error
     return Restored(
@@ -117,7 +117,7 @@ def _check(plan: _Plan) -> None:
     _refuse_existing(plan, plan.runs)
     _refuse_small_disk(plan)
     for top, members in plan.tops.items():
-        is_placed(plan.archive, top, members)
+        is_unpacked(plan.archive, top, members)
     references = References(plan.runs)
     for table in TABLES:
         for section in plan.rows:
@@ -199,8 +199,8 @@ def _write(plan: _Plan) -> None:
             held.enter_context(run_held(plan.store, run))
         _refuse_existing(plan, plan.runs)
         for top, members in plan.tops.items():
-            if members and not is_placed(plan.archive, top, members):
-                place(plan.archive, top, members)
+            if members and not is_unpacked(plan.archive, top, members):
+                unpack(plan.archive, top, members)
         with plan.store.write() as session:
             for table in TABLES:
                 for section, tables in plan.rows.items():

@@ -9,22 +9,27 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import pytest
 from sqlalchemy import select, update
 
 from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, Question, checkpoint_id, question_id
+from orchestrator.disk.restore import restore
 from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import sha256_of
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.archive import MANIFEST
 from storage.contents import Contents, contents_of
+from storage.errors import ArchiveError
 from storage.models import Base, Checkpoints
 from storage.session import Store, open_store
 from storage.texts import RolloutText, TextWriter, evaluation_path
+from tests.orchestrator.stored_runs import RUN
 from tests.storage.store_examples import fill, fresh_run
 from tests.synthetic_run import fill_run
 
 Members = dict[str, bytes]
+LABELS, WEIGHTS = f"runs/{RUN}/rows/pseudo_labels.jsonl", f"runs/{RUN}/checkpoints/solver/1/model.safetensors"
 
 
 def new_home(folder: Path) -> tuple[Home, Store]:
@@ -57,8 +62,8 @@ def rows(home: Home, store: Store) -> dict[str, list[str]]:
     with store.read() as session:
         for table in Base.metadata.sorted_tables:
             if table.name not in ("run_leases", "api_keys"):
-                found = [{**row} for row in session.execute(select(table)).mappings()]
-                by_table[table.name] = sorted(_as_text(home, table.name, row) for row in found)
+                stored = [{**row} for row in session.execute(select(table)).mappings()]
+                by_table[table.name] = sorted(_as_text(home, table.name, row) for row in stored)
     return by_table
 
 
@@ -128,3 +133,12 @@ def changed(archive: Path, target: Path, change: Callable[[Members, dict[str, An
             copy.writestr(name, content)
         copy.writestr(MANIFEST, json.dumps(manifest))
     return target
+
+
+def refused(new: tuple[Home, Store], source: Path, *runs: str) -> str:
+    """The message of a refused restoration, which has changed nothing."""
+    before = files(new[0]), rows(*new)
+    with pytest.raises(ArchiveError) as error:
+        restore(*new, source, runs)
+    assert (files(new[0]), rows(*new)) == before
+    return str(error.value)

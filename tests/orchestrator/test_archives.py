@@ -26,6 +26,7 @@ from storage.contents import differences
 from storage.models import Stages
 from storage.session import Store
 from storage.texts import texts_path
+from tests.disk_files import create_run
 from tests.orchestrator.archives import add_evaluation, add_everything, contents, files, new_home, rows, violations
 from tests.orchestrator.stored_runs import RUN, copy_of, go_on
 
@@ -95,6 +96,15 @@ def test_runs_are_restored_beside_others_with_the_same_benchmark(
     after = rows(home, store)
     assert all({*rows} <= {*after[table]} for table, rows in before.items())
     assert differences(contents(*original, RUN), contents(home, store, RUN)) == []
+
+
+def test_a_run_whose_name_is_that_of_a_folder_of_an_archive(tmp_path: Path) -> None:
+    home, store = new_home(tmp_path / "old")
+    create_run(store, home, "checkpoints")
+    with store.write() as session:
+        queries.checkpoints.note_removed(session, ["checkpoints/base/0"])
+    back_up(home, store, tmp_path / "run.zip")
+    assert [*restore(*new_home(tmp_path / "new"), tmp_path / "run.zip").runs] == ["checkpoints"]
 
 
 class _Killed(BaseException):

@@ -28,14 +28,14 @@ def tops_of(
     tops: dict[Path, Members] = {folder_of(home, kind) / run: {} for run in runs for kind in KINDS}
     for section, names in tables.items():
         for name in sorted({*archive.names(section)} - {rows_name(section, table) for table in names}):
-            place = destination(home, section, name)
-            tops.setdefault(place.top, {})[place.below] = name
+            target = destination(home, section, name)
+            tops.setdefault(target.top, {})[target.below] = name
     return tops
 
 
-def is_placed(archive: Archive, top: Path, members: Members) -> bool:
-    """Whether a restoration that was killed has put all these members in place. Raises `ArchiveError` if other files
-    are there."""
+def is_unpacked(archive: Archive, top: Path, members: Members) -> bool:
+    """Whether a restoration that was killed has unpacked these members. It leaves all of a folder or nothing, so this
+    raises `ArchiveError` if there are other files, or only some of the members."""
     files: dict[str | None, Path] = {None: top}
     if not top.is_symlink() and top.is_dir():
         files = {
@@ -51,7 +51,12 @@ def is_placed(archive: Archive, top: Path, members: Members) -> bool:
                 f"{path}: this file is not the archive's. Nothing was changed. If it is left over from another run, "
                 "`coevo runs delete RUN` removes it"
             )
-    return files.keys() == members.keys()
+    if files.keys() != members.keys():
+        raise ArchiveError(
+            f"{top}: expected {len(members)} files of the archive or none, got {len(files)}. Nothing was changed. "
+            "`coevo runs delete RUN` removes them"
+        )
+    return True
 
 
 def _has_content(path: Path, archive: Archive, name: str) -> bool:
@@ -62,7 +67,7 @@ def _has_content(path: Path, archive: Archive, name: str) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == member.sha256
 
 
-def place(archive: Archive, top: Path, members: Members) -> None:
+def unpack(archive: Archive, top: Path, members: Members) -> None:
     """Write members to their destination. Raises `OSError`, and `ArchiveError` if the archive has changed."""
     make_folder(top.parent)
     if None in members:
