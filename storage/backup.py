@@ -17,6 +17,12 @@ from storage.errors import StoreError
 KEPT = 2
 
 
+def copy_committed(database: Path, target: Path) -> None:
+    """Copy what is committed in a SQLite database to an empty or missing file. Raises `sqlite3.Error`."""
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+
+
 def back_up(database: Path, version: str) -> Path:
     """Copy what is committed in a database to DATABASE.before-VERSION, and return this path.
 
@@ -28,8 +34,7 @@ def back_up(database: Path, version: str) -> Path:
     temporary.unlink(missing_ok=True)
     try:
         temporary.touch(mode=0o600)
-        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(temporary)) as copy:
-            source.backup(copy)
+        copy_committed(database, temporary)
         shutil.copymode(database, temporary)
         put(temporary, final)
     except (sqlite3.Error, OSError) as error:

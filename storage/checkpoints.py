@@ -22,7 +22,7 @@ from core.types import Checkpoint, CheckpointRole, checkpoint_id
 from storage.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-_MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
+MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CHUNK = 1 << 22  # bytes
@@ -159,7 +159,7 @@ def model_files(folder: Path) -> list[str]:
             raise CheckpointError(
                 f"checkpoint {path}: a pickle can run code when loaded; expected safetensors and JSON"
             )
-    names = [path.relative_to(folder).as_posix() for path in paths if path.suffix in _MODEL_FILES]
+    names = [path.relative_to(folder).as_posix() for path in paths if path.suffix in MODEL_FILES]
     if not any(name.endswith(".safetensors") for name in names):
         raise CheckpointError(f"checkpoint {folder}: expected *.safetensors, found none")
     return sorted(name for name in names if name != MANIFEST)

@@ -32,6 +32,13 @@ def _versions() -> ScriptDirectory:
     return ScriptDirectory.from_config(alembic_config())
 
 
+def newest_version() -> str:
+    """The version of the tables that this version of coevo expects, such as `0023`."""
+    head = _versions().get_current_head()
+    assert head is not None
+    return head
+
+
 def migrate(connection: Connection) -> None:
     """Upgrade the tables to the newest version, in the current transaction of `connection`.
 
@@ -51,7 +58,7 @@ def upgrade_to(connection: Connection) -> str | None:
 
     Raises `StoreError` as `migrate` does.
     """
-    revision, head = _known_revision(connection), _versions().get_current_head()
+    revision, head = _known_revision(connection), newest_version()
     return None if revision in (None, head) else head
 
 
@@ -60,7 +67,7 @@ def require_current(connection: Connection) -> None:
     revision = _known_revision(connection)
     if revision is None:
         raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
-    head = _versions().get_current_head()
+    head = newest_version()
     if revision != head:
         raise StoreError(f"its tables have version {revision}, expected {head}; `coevo migrate` upgrades them")
 

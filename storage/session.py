@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -19,7 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
 from core.unicode import from_json, to_json
-from storage.backup import back_up
+from storage.backup import back_up, copy_committed
 from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current, upgrade_to
 
@@ -37,6 +38,11 @@ DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
 _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"
+
+
+def reason_of(error: Exception) -> str:
+    """Why the database failed, for a message: without the statement and its values."""
+    return str(error.orig if isinstance(error, DBAPIError) else error).strip()
 
 
 class Store:
@@ -78,6 +84,30 @@ class Store:
         with Session(self._autocommit) as session, session.begin():
             yield session
 
+    @contextmanager
+    def snapshot(self, folder: Path) -> Iterator[Session]:
+        """A `read` that may take hours. On SQLite it reads a copy of the database, which is in `folder` meanwhile, so
+        that no writer waits for it.
+
+        Raises `StoreError` if the copy cannot be written.
+        """
+        if self._writer.dialect.name == "postgresql":
+            with self.read() as session:
+                yield session
+            return
+        with TemporaryDirectory(prefix=".coevo-copy-", dir=folder) as temporary:
+            copy = Path(temporary) / "coevo.db"
+            try:
+                copy_committed(Path(self._writer.url.database or ""), copy)
+            except sqlite3.Error as error:
+                raise StoreError(f"database {self.address}: cannot be copied to {folder}: {error}") from error
+            copied = _checked(URL.create("sqlite", database=str(copy)), self.address)
+            try:
+                with copied.read() as session:
+                    yield session
+            finally:
+                copied.close()
+
     def close(self) -> None:
         self._writer.dispose()
 
@@ -100,8 +130,7 @@ def open_store(url: str, create: bool = False) -> Store:
     except StoreError as error:
         raise type(error)(f"database {address}: {error}") from error
     except (DBAPIError, OSError) as error:
-        reason = error.orig if isinstance(error, DBAPIError) else error
-        raise StoreError(f"database {address}: cannot be opened: {str(reason).strip()}") from error
+        raise StoreError(f"database {address}: cannot be opened: {reason_of(error)}") from error
 
 
 def _checked(target: URL, address: str) -> Store:

@@ -1,1 +1,1 @@
-"""What coevo's files and rows take, which of them are left over, and their removal: `coevo du`, `gc`, `runs delete`."""
+"""What coevo's files and rows take, which are left over, and their removal and archives: `coevo du`, `gc`, `backup`."""

@@ -167,8 +167,12 @@ def evaluated_in(config: RunConfig) -> dict[str, Protocol]:
 
 
 def with_sha256(name: str, definition: Benchmark, items: Sequence[BenchmarkItem]) -> LoadedBenchmark:
-    rows = json.dumps([asdict(item) for item in items], ensure_ascii=False).encode()
-    return LoadedBenchmark(name, definition, tuple(items), hashlib.sha256(rows).hexdigest())
+    return LoadedBenchmark(name, definition, tuple(items), sha256_of(items))
+
+
+def sha256_of(items: Sequence[BenchmarkItem]) -> str:
+    """The sha256 of a benchmark's questions with all that is known of them, in the order of its file."""
+    return hashlib.sha256(json.dumps([asdict(item) for item in items], ensure_ascii=False).encode()).hexdigest()
 
 
 def _parsed(kind: type[Definition], path: Path, what: str) -> Definition:

@@ -6,6 +6,7 @@ changes can be committed together. A `get_…` function raises `NotThere`, a `St
 
 from storage.queries import (
     alerts,
+    archived,
     audits,
     browse,
     checkpoints,
@@ -33,6 +34,7 @@ from storage.queries import (
 
 __all__ = [
     "alerts",
+    "archived",
     "audits",
     "browse",
     "checkpoints",

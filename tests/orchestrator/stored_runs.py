@@ -18,7 +18,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import LastWrite, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import plan
-from orchestrator.runs import prepare
+from orchestrator.runs import prepare, stored_config
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.session import Store, open_store
@@ -109,7 +109,13 @@ def _write(file: Path, rows: list[dict[str, str]]) -> str:
 
 
 def _store(store: Store, home: Home, preset: str, flow: Flow, settings: dict[str, Any]) -> None:
-    config = prepare(home, store, RUN, preset, 0, settings, flow)
+    prepare(home, store, RUN, preset, 0, settings, flow)
+    go_on(store, home)
+
+
+def go_on(store: Store, home: Home) -> None:
+    """Run the stages that are not done yet, to the end of the run."""
+    config = stored_config(store, RUN)
     texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS}
     with pytest.MonkeyPatch.context() as patch, fake_applications(texts) as (services, _):
         patch.setattr("orchestrator.stages.training._run", fake_training)
@@ -117,7 +123,7 @@ def _store(store: Store, home: Home, preset: str, flow: Flow, settings: dict[str
             _run_stage(Context(home, store, services, RUN, config, t, stage, lambda *_: None))
     with store.write() as session:
         queries.runs.set_run_status(session, RUN, "done")
-    shutil.rmtree(home.work)
+    shutil.rmtree(home.work, ignore_errors=True)
 
 
 def _run_stage(context: Context) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import Connection, MetaData, Table, create_engine
+from old_databases import as_stored_by_0010, database_of_version, insert, insert_run
 from store_examples import training_rollout
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
@@ -19,45 +15,9 @@ from core.types import Evaluated, question_id
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.rows import RunOrigin
-from storage.schema import alembic_config
 from storage.session import open_store
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
-
-
-def as_stored_by_0010(config: RunConfig) -> dict[str, Any]:
-    """The configuration as version 0010 stored it, when every run had the settings of both kinds."""
-    stored = {**config.model_dump(mode="json", exclude={"kind"}), "pool": {"priority": 0}}  # 0012 removes the pool
-    if isinstance(config, CoEvolution):
-        return {**stored, "prompts": None}
-    newer = {"kind": True, "shared": True, "dataset": {"refused_texts"}}
-    loop = CoEvolution().model_dump(mode="json", exclude=newer)
-    for table in ("dataset", "guard"):
-        stored[table] = {**loop[table], **stored[table]}
-    return {**loop, **stored}
-
-
-@contextmanager
-def database_of_version(url: str, revision: str) -> Iterator[Connection]:
-    """A new database with the tables of an earlier version, in a transaction."""
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        alembic = alembic_config()
-        alembic.attributes["connection"] = connection
-        command.upgrade(alembic, revision)
-        yield connection
-    engine.dispose()
-
-
-def insert(connection: Connection, table: str, **values: Any) -> None:
-    reflected = Table(table, MetaData(), autoload_with=connection)
-    connection.execute(reflected.insert().values(**values))
-
-
-def insert_run(connection: Connection, config: dict[str, Any]) -> None:
-    now = datetime(2026, 3, 1)
-    values = {"preset": None, "seed": 7, "status": "done", "config": config, "created_at": now, "updated_at": now}
-    insert(connection, "runs", name="old", **values)
 
 
 def upgraded_config(database_url: str, revision: str, stored: dict[str, Any]) -> RunConfig:
