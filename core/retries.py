@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from core import clock
 
 _FIRST_PAUSE_S, _FACTOR, _LONGEST_PAUSE_S = 0.2, 2.0, 10.0
 _LEAST_SHARE = 0.5  # of a pause that is waited at least; the rest is random, so that clients do not come back together
@@ -28,22 +27,6 @@ def seconds_of(retry_after: str | None) -> float:
     return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """A clock in seconds that is never set back, and the pauses of this process. Tests replace `CLOCK`."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    async_sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
-CLOCK = Clock()
-
-
-def _now() -> float:
-    return CLOCK.now()
-
-
 @dataclass(slots=True)
 class Attempts:
     """The attempts of one request, which begin now. After a failed one, `pause` waits for the time of the next.
@@ -57,27 +40,30 @@ class Attempts:
     waiting_s: float | None = None
     first_pause_s: float = _FIRST_PAUSE_S
     longest_pause_s: float = _LONGEST_PAUSE_S
-    _began: float = field(default_factory=_now, init=False)
+    _began: float = field(init=False)
     _made: int = field(default=0, init=False)
     _waited: float = field(default=0.0, init=False)  # as if no pause had been shortened
+
+    def __post_init__(self) -> None:
+        self._began = clock.now()
 
     @property
     def remaining_s(self) -> float:
         """The seconds that are left for the request. An attempt must not take longer."""
-        return max(0.0, self._began + self.within_s - _now())
+        return max(0.0, self._began + self.within_s - clock.now())
 
     def pause(self, retry_after_s: float = 0.0) -> bool:
         """Wait until the next attempt, `retry_after_s` or longer. Returns False at once if there is to be none."""
         seconds = self._next_pause(retry_after_s)
         if seconds is not None:
-            CLOCK.sleep(seconds)
+            clock.sleep(seconds)
         return seconds is not None
 
     async def async_pause(self, retry_after_s: float = 0.0) -> bool:
         """As `pause`, within an event loop."""
         seconds = self._next_pause(retry_after_s)
         if seconds is not None:
-            await CLOCK.async_sleep(seconds)
+            await clock.async_sleep(seconds)
         return seconds is not None
 
     def _next_pause(self, retry_after_s: float) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from core import retries
+from core import clock
 
 
 class FakeClock:
@@ -26,7 +28,19 @@ class FakeClock:
 
 
 def fake_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
-    """Replaces the clock of all requests that are repeated."""
-    clock = FakeClock()
-    monkeypatch.setattr(retries, "CLOCK", retries.Clock(clock.now, clock.sleep, clock.async_sleep))
-    return clock
+    """Replaces the clock of this process."""
+    fake = FakeClock()
+    for name in ("now", "sleep", "async_sleep"):
+        monkeypatch.setattr(clock, name, getattr(fake, name))
+    return fake
+
+
+def clock_that_runs_while(condition: Callable[[], bool], monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    """Replaces the clock by one that goes on by `step_s` seconds each time it is read while the condition is true."""
+    fake = FakeClock()
+
+    def now() -> float:
+        fake.seconds += step_s if condition() else 0.0
+        return fake.seconds
+
+    monkeypatch.setattr(clock, "now", now)

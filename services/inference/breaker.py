@@ -6,7 +6,7 @@ import logging
 import threading
 from functools import cache
 
-from core import retries
+from core import clock
 from core.settings.serving import Service
 from services.inference.client import InferenceError
 
@@ -42,7 +42,7 @@ class Breaker:
         with self._lock:
             if self._ask_again_at is None:
                 return False
-            now = retries.CLOCK.now()
+            now = clock.now()
             if now < self._ask_again_at:
                 raise ServiceDown(
                     f"{self._name}: not asked, because it did not answer the last {self._failures} requests; it is "
@@ -63,14 +63,14 @@ class Breaker:
         with self._lock:
             self._failures, self._reason = self._failures + 1, reason
             if self._ask_again_at is not None:
-                self._ask_again_at = retries.CLOCK.now() + COOL_DOWN_S
+                self._ask_again_at = clock.now() + COOL_DOWN_S
 
     def gave_up(self) -> None:
         """A request is not repeated any more."""
         with self._lock:
             if self._ask_again_at is not None or self._failures < FAILURES_IN_A_ROW:
                 return
-            self._ask_again_at = retries.CLOCK.now() + COOL_DOWN_S
+            self._ask_again_at = clock.now() + COOL_DOWN_S
         log.warning(
             "%s did not answer the last %d requests, so it is not asked for %g s: %s",
             self._name,
