@@ -25,7 +25,7 @@ class LocalSettings(Part):
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
-    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress, after which a training hangs
+    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 
@@ -48,7 +48,7 @@ class EasyR1Settings(Part):
     gpu_memory_share: Share = 0.6  # of each GPU, for vLLM
     update_micro_batch: Positive = 4  # sequences per GPU and forward pass
     experience_micro_batch: Positive = 16
-    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress, after which a training hangs
+    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     offload: bool = False  # keep parameters and optimiser states in the machine's memory while vLLM samples
 
 

@@ -137,7 +137,7 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
     if oracle is None:
         return StageResult(sentences=("the run has no oracle, so nothing was audited",))
     if "unreachable" in result:
-        audited = f"{n:,} labels only were" if (n := result.get("audited")) else "nothing was"
+        audited = f"only {n:,} labels were" if (n := result.get("audited")) else "nothing was"
         return StageResult(sentences=(f"the oracle {oracle} did not answer, so {audited} audited",))
     points = [point for point in label_points(session, key.run, key.iteration) if point.oracle == oracle]
     figures = [

@@ -130,7 +130,7 @@ def test_every_stage_has_a_line_and_a_table(run: Store) -> None:
         (
             "audit_labels",
             {"oracle": "judge_m", "unreachable": "InferenceError: http://127.0.0.1:9/v1: refused", "audited": 1_024},
-            "the oracle judge_m did not answer, so 1,024 labels only were audited",
+            "the oracle judge_m did not answer, so only 1,024 labels were audited",
         ),
     ],
 )

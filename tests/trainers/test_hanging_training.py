@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -161,11 +162,11 @@ def test_a_training_in_the_caller_s_process_is_not_killed_but_reported(
     assert watchdog.cause == ""
 
 
-def test_only_the_process_that_started_at_this_time_is_killed() -> None:
+@pytest.mark.parametrize(("later_s", "signal_number"), [(0.0, signal.SIGKILL), (60.0, signal.SIGTERM)])
+def test_only_the_process_that_started_at_this_time_is_killed(later_s: float, signal_number: int) -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         started = psutil.Process(process.pid).create_time()
-        _kill_process(process.pid, started - 60.0)
-        assert process.poll() is None
-        _kill_process(process.pid, started)
-        assert process.wait(60) == -9
+        _kill_process(process.pid, started - later_s)
+        process.terminate()
+        assert process.wait(60) == -signal_number
     _kill_process(process.pid, started)  # it is gone
