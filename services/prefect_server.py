@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, field
 
 import httpx
 
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0)  # before each repetition
+from core.retries import Attempts
+
+_ATTEMPTS = 5
 
 
 def is_away(error: httpx.HTTPError) -> bool:
@@ -40,19 +41,16 @@ class PrefectServer:
 
         Prefect answers 503 if a request may be sent again, for instance while its SQLite is busy. Then the request is
         repeated a few times, but not later than `timeout_s` after the first. So the call takes at most twice as long.
+        After other failures it may have started a run already.
         """
         user, _, password = (self.auth_string or "").partition(":")
         auth = httpx.BasicAuth(user, password) if self.auth_string else None
         address = f"{self.url}/api{path}"
-        last = time.monotonic() + timeout_s
-        for pause in (*_PAUSES_S, None):
+        attempts = Attempts(timeout_s, _ATTEMPTS)
+        while True:
             response = httpx.request(method, address, json=body, auth=auth, timeout=timeout_s, trust_env=False)
-            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-                break
-            if pause is None or time.monotonic() + pause > last:
-                break
-            time.sleep(pause)
-        return response
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or not attempts.pause():
+                return response
 
     def page_of(self, flow_run: str) -> str:
         """The address of a flow run in the UI, by its id."""

@@ -14,3 +14,12 @@ def descendants(pid: int) -> list[tuple[psutil.Process, str]]:
         except psutil.NoSuchProcess:  # it has ended meanwhile, or is a zombie
             continue
     return titled
+
+
+def status_of(pid: int) -> str | None:
+    """The status of a process, such as "stopped"; None if there is none any more, or it is a zombie."""
+    try:
+        status = psutil.Process(pid).status()
+    except psutil.NoSuchProcess:
+        return None
+    return None if status == psutil.STATUS_ZOMBIE else str(status)

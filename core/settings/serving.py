@@ -37,6 +37,8 @@ class Service(Part):
     key_variable: str | None = None
     timeout: Seconds = 120.0  # seconds, for one request
     attempts: Attempts = 5  # of one request
+    # Seconds, for all attempts of one request and the pauses between them. The first attempt has `timeout` in any case.
+    deadline: Seconds = 300.0
 
 
 class Signals(Part):

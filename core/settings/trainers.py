@@ -6,19 +6,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from core.settings.bounds import Part, Positive, Share, Workers
+from core.settings.bounds import Part, Positive, Seconds, Share, Workers
+
+# Seconds; longer than any step should take, because a training that is killed by mistake does its last steps again.
+_PROGRESS_TIMEOUT = 7200.0
 
 
 class LocalSettings(Part):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
     The settings here only affect speed and memory.
+
+    Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
+    checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
     """
 
     type: Literal["local"] = "local"
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
+    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 
@@ -27,6 +34,9 @@ class EasyR1Settings(Part):
 
     `source` is a checkout of the pinned commit, and `python` is an interpreter that has EasyR1's dependencies. The
     other settings only affect speed and memory.
+
+    EasyR1 is killed if it has not reported a step for `progress_timeout`. It starts again from its newest checkpoint,
+    once. The time of the first step includes its start, in which it loads the model and vLLM compiles it.
     """
 
     type: Literal["easyr1"] = "easyr1"
@@ -38,6 +48,7 @@ class EasyR1Settings(Part):
     gpu_memory_share: Share = 0.6  # of each GPU, for vLLM
     update_micro_batch: Positive = 4  # sequences per GPU and forward pass
     experience_micro_batch: Positive = 16
+    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     offload: bool = False  # keep parameters and optimiser states in the machine's memory while vLLM samples
 
 

@@ -9,10 +9,12 @@ import httpx
 
 from core.errors import CoevoError
 from core.files import make_folder, replacing
+from core.retries import Attempts, is_transient, seconds_of
 from core.settings.evaluation import Hub
 
 _LARGEST = 1 << 30  # bytes; a benchmark is far smaller
-_SECONDS = 60.0  # without a byte
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0)  # seconds without a byte, and for the connection
+_ATTEMPTS, _DEADLINE_S = 3, 900.0
 
 
 class HubError(CoevoError):
@@ -30,27 +32,36 @@ def fetch(source: Hub, file: Path) -> Path:
     token = os.environ.get("HF_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}  # httpx sends it to no other host
     make_folder(file.parent)
-    try:
-        with (
-            replacing(file) as temporary,
-            httpx.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=True) as response,
-        ):
-            if response.status_code != httpx.codes.OK:
-                hint = " (set HF_TOKEN, and accept its terms on the hub)" if response.status_code in (401, 403) else ""
-                raise HubError(f"the hub answered HTTP {response.status_code} for {source.dataset}{hint}")
-            _write(response, temporary, source)
-    except httpx.HTTPError as error:
-        raise HubError(
-            f"{source.dataset} cannot be fetched from {endpoint}: {error or type(error).__name__}"
-        ) from error
-    return file
+    attempts = Attempts(_DEADLINE_S, _ATTEMPTS)
+    while True:
+        try:
+            _fetch_once(source, url, headers, file, attempts)
+            return file
+        except httpx.HTTPError as error:
+            headers_of_answer = error.response.headers if isinstance(error, httpx.HTTPStatusError) else httpx.Headers()
+            if not attempts.pause(seconds_of(headers_of_answer.get("Retry-After"))):
+                raise HubError(
+                    f"{source.dataset} cannot be fetched from {endpoint}: {error or type(error).__name__}"
+                ) from error
 
 
-def _write(response: httpx.Response, temporary: Path, source: Hub) -> None:
-    size = 0
-    with temporary.open("wb") as file:
-        for chunk in response.iter_bytes():
-            size += len(chunk)
-            if size > _LARGEST:
-                raise HubError(f"{source.dataset} is larger than {_LARGEST:,} bytes")
-            file.write(chunk)
+def _fetch_once(source: Hub, url: str, headers: dict[str, str], file: Path, attempts: Attempts) -> None:
+    """Raises `HubError`, and `httpx.HTTPError` for a failure that may pass by itself."""
+    with (
+        replacing(file) as temporary,
+        httpx.stream("GET", url, headers=headers, timeout=_TIMEOUT, follow_redirects=True) as response,
+    ):
+        if is_transient(response.status_code):
+            response.raise_for_status()
+        if response.status_code != httpx.codes.OK:
+            hint = " (set HF_TOKEN, and accept its terms on the hub)" if response.status_code in (401, 403) else ""
+            raise HubError(f"the hub answered HTTP {response.status_code} for {source.dataset}{hint}")
+        size = 0
+        with temporary.open("wb") as content:
+            for chunk in response.iter_bytes():
+                size += len(chunk)
+                if size > _LARGEST:
+                    raise HubError(f"{source.dataset} is larger than {_LARGEST:,} bytes")
+                if not attempts.remaining_s:
+                    raise HubError(f"{source.dataset} has not arrived within {_DEADLINE_S:g} s")
+                content.write(chunk)

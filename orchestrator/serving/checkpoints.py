@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from core.errors import CoevoError
+from core.retries import Attempts
 from core.settings.serving import Serving
 from core.types import Checkpoint, ResourceKind
 from core.waiting import wait_until
@@ -23,7 +23,7 @@ from storage.checkpoints import verify
 
 _RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1
-_PAUSE_S = 1.0  # between two tries of a request
+_LONGEST_PAUSE_S = 1.0  # between two attempts of a request
 _PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; a failure is reported at once
 
 EMBEDDED = Serving()
@@ -164,7 +164,7 @@ def _repeated(send: Callable[[], httpx.Response], *, refusals_are_final: bool) -
 
     A request that fails on Ray's side is repeated for a minute, because a run sends requests for hours.
     """
-    deadline = time.monotonic() + _RETRY_S
+    attempts = Attempts(_RETRY_S, longest_pause_s=_LONGEST_PAUSE_S)
     while True:
         try:
             response = send()
@@ -177,9 +177,8 @@ def _repeated(send: Callable[[], httpx.Response], *, refusals_are_final: bool) -
             problem = f"HTTP {response.status_code}: {lines[-1][-500:]}"
             if response.is_client_error and refusals_are_final:
                 return problem
-        if time.monotonic() > deadline:
+        if not attempts.pause():
             return problem
-        time.sleep(_PAUSE_S)
 
 
 def _held_config(application: dict[str, Any] | None) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Audit, Judge
 from core.statistics.estimates import share
-from core.types import LabelledQuestion, OracleLabel, Question, StageKey
+from core.types import LabelledQuestion, OracleLabel, OracleVerdict, Question, StageKey
 from orchestrator.evaluation.answering import Write
 from orchestrator.stages.context import Context, Progress
 from services.inference.client import InferenceError
@@ -55,7 +55,8 @@ def judged_labels(context: Context, settings: Judge) -> dict[str, Any]:
             t,
             error,
         )
-        return {"oracle": settings.oracle, "unreachable": str(error)}
+        audited = _verdicts(context.store, run, t, settings.oracle).total()
+        return {"oracle": settings.oracle, "unreachable": str(error), "audited": audited}
 
 
 def ask_judge(
@@ -93,12 +94,15 @@ def ask_judge(
 
     drawn_cases = [cases[row.question_id] for row in drawn]
     cost = ask_in_batches(drawn_cases, done, settings, seed, save, progress, f"pseudo-labels, by {oracle}")
-    with store.read() as session:
-        verdicts = Counter(
-            label.verdict for label in queries.questions.oracle_labels_of(session, run, iteration, oracle)
-        )
+    verdicts = _verdicts(store, run, iteration, oracle)
     audited = {"population": population, "audited": verdicts.total(), "verdicts": dict(verdicts)}
     return {"oracle": oracle, **audited, **cost}
+
+
+def _verdicts(store: Store, run: str, iteration: int, oracle: str) -> Counter[OracleVerdict]:
+    """How often an oracle gave each verdict on an iteration's pseudo-labels."""
+    with store.read() as session:
+        return Counter(label.verdict for label in queries.questions.oracle_labels_of(session, run, iteration, oracle))
 
 
 def ask_in_batches(

@@ -137,7 +137,8 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
     if oracle is None:
         return StageResult(sentences=("the run has no oracle, so nothing was audited",))
     if "unreachable" in result:
-        return StageResult(sentences=(f"the oracle {oracle} did not answer, so nothing was audited",))
+        audited = f"only {n:,} labels were" if (n := result.get("audited")) else "nothing was"
+        return StageResult(sentences=(f"the oracle {oracle} did not answer, so {audited} audited",))
     points = [point for point in label_points(session, key.run, key.iteration) if point.oracle == oracle]
     figures = [
         Figure.of_share(f"{_AUDITED[point.name]} of {point.over} labels", estimate)

@@ -18,6 +18,7 @@ import aiohttp
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
+from core.retries import Attempts, is_transient
 from core.types import FinishReason, Spent
 from services.inference import access
 from services.inference.engines.base import Prompt
@@ -25,8 +26,7 @@ from services.inference.openai_api import ChatBatchResponse, ChatResponse
 
 T = TypeVar("T")
 
-# Statuses of failures that may pass by themselves: a replica was lost, is starting, or still has other weights.
-PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0  # short, because a replica may swap its checkpoint within a second
 
 
 class InferenceError(CoevoError):
@@ -63,8 +63,11 @@ class InferenceClient:
     url: str
     model: str  # the application's name
     # The total time spent waiting between the attempts of a request, before it is given up. The attempts themselves
-    # have no time limit.
+    # do not count, since a replica may be lost after minutes of sampling.
     patience_s: float = 120.0
+    # The longest that a request may take with all its attempts, so that a replica that hangs does not hold the run for
+    # ever. It is long, since a request of long answers waits for its turn behind hundreds of others.
+    deadline_s: float = 21_600.0
     # The most prompts sent and not yet answered, over all batches. Each may need a connection, and a process can often
     # open only 1,024 files. Also, Serve assigns prompts to replicas when they arrive: with many more, it would do so
     # long before it is known which replicas will be busy.
@@ -145,7 +148,7 @@ class InferenceClient:
 
         async def ask() -> int | str:
             async with http.get(f"{self.url}/models", allow_redirects=False) as response:
-                if response.status in PASSING:
+                if is_transient(response.status):
                     return await _failure(response)
                 content = await response.read()
             try:
@@ -159,20 +162,25 @@ class InferenceClient:
 
     async def _with_retries(self, attempt: Callable[[], Awaitable[T | str]]) -> T:
         """The result of `attempt`, which is repeated while it returns a string: a failure that may pass by itself."""
-        waited, pause = 0.0, 0.05
+        attempts = Attempts(
+            self.deadline_s,
+            waiting_s=self.patience_s,
+            first_pause_s=_FIRST_PAUSE_S,
+            longest_pause_s=_LONGEST_PAUSE_S,
+        )
         while True:
             try:
-                result = await attempt()
+                async with asyncio.timeout(attempts.remaining_s):
+                    result = await attempt()
             except (aiohttp.ClientError, TimeoutError) as error:
                 result = f"{type(error).__name__}: {error}"
             if not isinstance(result, str):
                 return result
-            if waited + pause > self.patience_s:
+            if not await attempts.async_pause():
                 raise InferenceError(
-                    f"{self.url}: no answer after waiting {self.patience_s:g} s; the last failure was: {result}"
+                    f"{self.url}: no answer after waiting {self.patience_s:g} s, or within {self.deadline_s:g} s "
+                    f"in all; the last failure was: {result}"
                 )
-            await asyncio.sleep(pause)
-            waited, pause = waited + pause, min(2 * pause, 2.0)
 
     async def _send(
         self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
@@ -184,7 +192,7 @@ class InferenceClient:
         async with http.post(f"{self.url}/chat/completions{route}", json=body, allow_redirects=False) as response:
             if response.status != 200:
                 failure = await _failure(response)
-                if response.status in PASSING:
+                if is_transient(response.status):
                     return failure
                 raise InferenceError(f"{self.url}: {failure}")
             content = await response.read()
@@ -249,18 +257,18 @@ async def _failure(response: aiohttp.ClientResponse) -> str:
     return f"HTTP {response.status}: {(await response.read())[:300].decode(errors='replace')}"
 
 
-def open_session(headers: Mapping[str, str], total_s: float | None) -> aiohttp.ClientSession:
-    """An HTTP session that keeps its connections open between requests and does not limit their number.
+def open_session(headers: Mapping[str, str]) -> aiohttp.ClientSession:
+    """An HTTP session that keeps its connections open between requests and does not limit their number or their time.
 
-    A request may take `total_s` seconds, or any time if that is None. Must be called within an event loop.
+    Must be called within an event loop.
     """
-    timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=10)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
 
 async def _new_session() -> aiohttp.ClientSession:
     """A session for our own applications, with their key."""
-    return open_session(access.headers(), total_s=None)
+    return open_session(access.headers())
 
 
 async def _cancel_all() -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import Any, TypeVar
 
 import aiohttp
 
 from core.redaction import redacted
+from core.retries import Attempts, is_transient, seconds_of
 from core.settings.serving import Service
 from core.unicode import from_json, without_commands
-from services.inference.client import PASSING, InferenceError, open_session
+from services.inference.breaker import breaker_of
+from services.inference.client import InferenceError, open_session
 from services.inference.keys import keys_of
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _REFUSED = frozenset({400, 413, 422})
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_BUSY = frozenset({409, 429})  # transient, but of a service that works
 LARGEST_REPLY = 1 << 26  # bytes, decompressed; ten times the embeddings of one request
 MOST_TOKENS = 2**31 - 1  # that a service may say one request took
-_LONGEST_RETRY_AFTER_S = 60.0  # a longer pause in a service's Retry-After header is cut to this
 
 
 class RequestRefused(InferenceError):
@@ -33,11 +35,14 @@ async def ask_each(
 ) -> list[R]:
     """Call `ask` for each item, for at most `at_once` items at a time, and return the results in order.
 
-    The first call that raises cancels the others. Raises what `ask` raises, and `InferenceError` if the service's key
-    is not set.
+    The first call that raises cancels the others. A service that was down is first asked about one item alone. Raises
+    what `ask` raises, and `InferenceError` if the service's key is not set or the service is left alone because it is
+    down.
     """
-    slots = asyncio.Semaphore(at_once)
-    async with open_session(_headers(service), total_s=service.timeout) as http:
+    slots, waiting, first = asyncio.Semaphore(at_once), iter(items), list[R]()
+    async with open_session(_headers(service)) as http:
+        if breaker_of(service).admit():
+            first = [await ask(http, item) for item in islice(waiting, 1)]
 
         async def ask_in_slot(item: T) -> R:
             async with slots:
@@ -45,10 +50,10 @@ async def ask_each(
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(ask_in_slot(item)) for item in items]
+                tasks = [group.create_task(ask_in_slot(item)) for item in waiting]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    return first + [task.result() for task in tasks]
 
 
 def _headers(service: Service) -> dict[str, str]:
@@ -59,34 +64,52 @@ def _headers(service: Service) -> dict[str, str]:
 async def post(http: aiohttp.ClientSession, service: Service, route: str, body: dict[str, Any]) -> Any:
     """Send `body` to a route of the service and return the JSON of its reply.
 
-    A failure that may pass by itself is followed by another attempt, up to `service.attempts` in all. The pause before
-    it grows each time, and is at least as long as the service asks for in Retry-After. Raises `RequestRefused` and
-    `InferenceError`.
+    A failure that may pass by itself is followed by another attempt, up to `service.attempts` in all and within
+    `service.deadline` seconds, unless the service is found to be down (`services.inference.breaker`). The pauses grow,
+    and none is shorter than the service asks for in Retry-After. Raises `RequestRefused` and `InferenceError`.
     """
-    pause, failure = _FIRST_PAUSE_S, ""
-    for attempt in range(service.attempts):
-        if attempt:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+    attempts = Attempts(max(service.deadline, service.timeout), service.attempts)
+    breaker = breaker_of(service)
+    while True:
         try:
-            # Redirects are not followed, because their target would get the key.
-            async with http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response:
-                content = await _bounded(response)
+            status, retry_after_s, content = await _attempt(http, service, route, body, attempts.remaining_s)
         except (aiohttp.ClientError, TimeoutError) as error:
-            failure = f"{type(error).__name__}: {error}"
-            continue
-        if response.status == 200:
-            try:
-                return from_json(content)
-            except ValueError as error:
-                raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
-        failure = f"HTTP {response.status}: {_quoted(service, content)}"
-        if response.status in _REFUSED:
+            status, retry_after_s, failure = None, 0.0, f"{type(error).__name__}: {error}"
+        else:
+            failure = "" if status == 200 else f"HTTP {status}: {_quoted(service, content)}"
+        may_pass = status is None or is_transient(status)
+        if may_pass and status not in _BUSY:
+            breaker.failed(failure)
+        else:
+            breaker.answered()
+        if status == 200:
+            return _parsed(service, route, content)
+        if status in _REFUSED:
             raise RequestRefused(f"{service.url}: {route}: {failure}")
-        if response.status not in PASSING:
-            break
-        pause = max(pause, _retry_after(response))
-    raise InferenceError(f"{service.url}: {route}: {failure}")
+        if not may_pass or breaker.is_down or not await attempts.async_pause(retry_after_s):
+            breaker.gave_up()
+            raise InferenceError(f"{service.url}: {route}: {failure}")
+
+
+async def _attempt(
+    http: aiohttp.ClientSession, service: Service, route: str, body: dict[str, Any], longest_s: float
+) -> tuple[int, float, bytes]:
+    """Status, seconds of Retry-After and body of one answer, which may take `longest_s` or `service.timeout` seconds.
+
+    Redirects are not followed, because their target would get the key.
+    """
+    async with (
+        asyncio.timeout(min(service.timeout, longest_s)),
+        http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response,
+    ):
+        return response.status, seconds_of(response.headers.get("Retry-After")), await _bounded(response)
+
+
+def _parsed(service: Service, route: str, content: bytes) -> Any:
+    try:
+        return from_json(content)
+    except ValueError as error:
+        raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -104,9 +127,3 @@ def _quoted(service: Service, content: bytes) -> str:
     repeat the key that it was sent."""
     text = redacted(content[:4_000].decode(errors="replace"), keys_of([service]).values())
     return without_commands(text)[:300]
-
-
-def _retry_after(response: aiohttp.ClientResponse) -> float:
-    """The seconds in the Retry-After header; 0 if there is none or it holds a date."""
-    value = response.headers.get("Retry-After", "")
-    return min(float(value), _LONGEST_RETRY_AFTER_S) if value.isascii() and value.isdigit() else 0.0

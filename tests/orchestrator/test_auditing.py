@@ -20,12 +20,14 @@ from orchestrator.runs import prepare
 from orchestrator.stages.auditing import ask_judge
 from orchestrator.starting import RunError
 from services.drift.series import ill_posed_in
+from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW
 from services.inference.client import InferenceError
 from services.oracles.accuracy import estimated, measured, measured_in
 from services.oracles.judge import JudgeError
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store, open_store
+from tests.fake_clock import fake_clock
 from tests.fake_judge import chat_completion, comparing_reply, correct_reply, judge_with, question_of
 from tests.fake_service import fake_service
 from tests.synthetic_run import CONFIG, context_of, create, fill_run, finish, vote_of
@@ -267,7 +269,30 @@ def test_a_run_goes_on_without_a_judge_that_does_not_answer_unless_it_shall_stop
             run_audit(run, audit.model_copy(update={"if_unreachable": "stop"}))
     assert result["oracle"] == "judge_m"
     assert "HTTP 401" in result["unreachable"]
+    assert result["audited"] == 0
     assert "the run goes on without its verdicts; `coevo audit judge demo 3` asks it afterwards" in caplog.text
     assert stored_audit(run)[1] == {}
     with fake_service(judge_with(correct_reply)) as (service, _):
         assert run_audit(run, judge_audit(service))["audited"] == 40
+
+
+def test_iterations_do_not_wait_for_a_judge_that_is_down_and_ask_it_again_after_a_while(
+    run: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, works = fake_clock(monkeypatch), False
+    judge = judge_with(correct_reply)
+
+    def answer(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        return judge(before, body) if works else (503, {})
+
+    with fake_service(answer) as (service, requests):
+        audit = judge_audit(service, attempts=FAILURES_IN_A_ROW, concurrency=1, batch_attempts=1)
+        assert "HTTP 503" in run_audit(run, audit)["unreachable"]
+        assert len(requests) == FAILURES_IN_A_ROW
+        for t in (1, 2):
+            assert "not asked" in run_audit(run, audit, t=t)["unreachable"]
+            assert f"run demo, iteration {t}: the judge does not answer, so the run goes on" in caplog.text
+        assert len(requests) == FAILURES_IN_A_ROW
+        clock.seconds += COOL_DOWN_S
+        works = True
+        assert run_audit(run, audit)["audited"] == 40

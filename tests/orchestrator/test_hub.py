@@ -13,6 +13,7 @@ from core.types import BenchmarkItem
 from orchestrator.installation.home import refuse_open
 from orchestrator.question_sets import hub
 from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
+from tests.fake_clock import fake_clock
 from tests.http_server import Handler, listening
 
 
@@ -64,6 +65,23 @@ def test_a_refusal_says_what_to_put_where(
     assert f"{folder}/gpqa_diamond" in str(error.value)
     assert "'Incorrect Answer 1'" in str(error.value)
     assert [*folder.iterdir()] == []
+
+
+def test_a_hub_that_is_busy_is_asked_again_a_few_times(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, arrivals, answers = fake_clock(monkeypatch), list[float](), [503, 429, 200, 500, 500, 500]
+
+    class Hub(Handler):
+        def do_GET(self) -> None:
+            arrivals.append(clock.seconds)
+            self.answer(answers.pop(0), parquet([{"question": "1 + 1?", "answer": "#### 2"}]))
+
+    with listening(Hub) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        assert len(load_benchmark("gsm8k")) == 1
+        with pytest.raises(BenchmarkError, match="500"):
+            load_benchmark("math500")
+    assert len(arrivals) == 6
+    assert sorted(path.name for path in folder.iterdir()) == ["gsm8k.parquet"]
 
 
 def test_a_transfer_that_breaks_off_or_is_too_large_leaves_nothing(

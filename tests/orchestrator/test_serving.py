@@ -105,7 +105,7 @@ def put(client: httpx.Client, *, refusals_are_final: bool = True) -> httpx.Respo
 
 
 def test_applications_are_sent_again_after_an_error_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(serving, "_LONGEST_PAUSE_S", 0.01)
     with fake_dashboard([500, 503, 200]) as client:
         assert isinstance(put(client), httpx.Response)
     with fake_dashboard([404, 200]) as client:

@@ -127,6 +127,11 @@ def test_every_stage_has_a_line_and_a_table(run: Store) -> None:
             {"oracle": "judge_m", "unreachable": "InferenceError: http://127.0.0.1:9/v1: refused"},
             "the oracle judge_m did not answer, so nothing was audited",
         ),
+        (
+            "audit_labels",
+            {"oracle": "judge_m", "unreachable": "InferenceError: http://127.0.0.1:9/v1: refused", "audited": 1_024},
+            "the oracle judge_m did not answer, so only 1,024 labels were audited",
+        ),
     ],
 )
 def test_a_stage_that_had_nothing_to_do_says_so(run: Store, stage: Stage, result: Result, line: str) -> None:

@@ -138,10 +138,25 @@ def test_patience_limits_the_pauses_and_not_the_sampling() -> None:
     assert len(given_outcomes) == 2
     with (
         fake_service(500) as (url, given_outcomes),
-        pytest.raises(InferenceError, match=r"waiting 0\.06 s; the last failure was: HTTP 500"),
+        pytest.raises(InferenceError, match=r"waiting 0\.06 s, .*; the last failure was: HTTP 500"),
     ):
         InferenceClient(url, "solver", patience_s=0.06).generate([PROMPT], "wanted")
     assert len(given_outcomes) == 2
+
+
+def test_a_replica_that_hangs_is_given_up_at_the_deadline() -> None:
+    test_is_over = threading.Event()
+
+    def hang(_before: int) -> None:
+        test_is_over.wait(60)
+
+    with fake_service("wanted", before_reply=hang) as (url, given_outcomes):
+        try:
+            with pytest.raises(InferenceError, match=r"within 0\.2 s in all.*TimeoutError"):
+                InferenceClient(url, "solver", deadline_s=0.2).generate([PROMPT], "wanted")
+        finally:
+            test_is_over.set()
+    assert len(given_outcomes) == 1
 
 
 def test_the_error_for_an_unreachable_service_names_the_connection() -> None:

@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 
 from core.statistics.guard import Guard
 from storage.checkpoints import manifest
+from tests.fake_clock import clock_that_runs_while
 from tests.live import wait_until
+from tests.processes import status_of
 from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import rollout_seed
 from trainers.easyr1.launch import EasyR1Trainer
@@ -129,3 +131,34 @@ def test_a_job_that_cannot_start_is_refused_at_once(
         rollout.write_text(rollout.read_text().replace("sampling_params", "parameters"))
     with pytest.raises(TrainError, match=complaint):
         EasyR1Trainer(SETTINGS.model_copy(update=changes)).train(job_in(tmp_path, start), lambda *_: None)
+
+
+@pytest.mark.usefixtures("_ray")
+@pytest.mark.parametrize(("misbehaviour", "ends"), [("hang_once_at=3", True), ("hang_at=3", False)])
+def test_an_easyr1_that_hangs_is_killed_and_goes_on_once(
+    misbehaviour: str,
+    ends: bool,
+    tmp_path: Path,
+    start: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The caller's clock goes on only while the fake EasyR1 hangs."""
+    job, steps = misbehaving(job_in(tmp_path, start), misbehaviour), list[int]()
+    hanging = job.work_dir / "easyr1" / "checkpoints" / "has_hung"
+
+    def hangs() -> bool:
+        text = hanging.read_text() if hanging.exists() else ""
+        return bool(text) and status_of(int(text)) is not None
+
+    clock_that_runs_while(hangs, monkeypatch, SETTINGS.progress_timeout / 4)
+    trainer = EasyR1Trainer(SETTINGS)
+    if ends:
+        assert trainer.train(job, lambda step, _: steps.append(step)).step == 4
+        assert steps == [1, 2, 3, 4]
+    else:
+        with pytest.raises(TrainError, match=r"no step came from EasyR1 for 7200 s, and it was killed; the log has"):
+            trainer.train(job, lambda step, _: steps.append(step))
+        assert steps == [1, 2]
+    assert "and it was killed; the log has its last lines; EasyR1 starts again" in caplog.text
+    wait_until_free(job)

@@ -75,6 +75,24 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
     run(job, report)
 
 
+def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start: Path) -> None:
+    """A training of which nothing is seen for long is killed, and a single step may take hours."""
+    job, beats = job_in(tmp_path, start, steps=1), list[str]()
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        beats.append("reward")
+        return reward_sevens(step, completions)
+
+    def beat(*_: object) -> None:
+        beats.append("pass")
+
+    train(job, reward, ranks=Ranks(), device="cpu", report=lambda _: None, stopped=lambda: False, beat=beat)
+    sampling, updating = beats.index("reward"), len(beats) - beats.index("reward") - 1
+    assert sampling >= 3  # a completion has at least \\boxed{, a digit and }
+    rows, micro_batch = job.training.prompts_per_step * job.rollouts, job.training.micro_batch
+    assert updating == 2 * -(-rows // micro_batch)  # of the policy and of the reference
+
+
 def test_the_loop_learns_which_digit_is_rewarded(tmp_path: Path, start: Path) -> None:
     job = job_in(
         tmp_path,

@@ -13,6 +13,7 @@ reservation: when the actor ends, for whatever reason, EasyR1 ends too and the G
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,9 +37,14 @@ from trainers.easyr1.reservation import PATIENCE_S, log_of, reserve
 from trainers.folders import remove_unfinished
 from trainers.last_lines import log_last_lines
 from trainers.local.state import fingerprint
+from trainers.silence import Silence
+
+_log = logging.getLogger(__name__)
 
 _FOLDER, _METRICS, _FINAL, _FINGERPRINT = "easyr1", "metrics.jsonl", "final", "fingerprint"
+_STEPS_LOG = f"{CHECKPOINTS}/experiment_log.jsonl"  # EasyR1 appends a line after each step
 _POLL_S = 0.5
+_LOGGED = "the log has its last lines"
 
 Metrics = dict[str, float]
 Progress = Callable[[int, Metrics], None]
@@ -72,6 +78,8 @@ class EasyR1Trainer:
             failure = self._run(job, folder, progress)
             if failure is not None and not attempts_left:
                 raise TrainError(f"{job.key}: {failure}")
+            if failure is not None:
+                _log.warning("%s: %s; EasyR1 starts again from its newest checkpoint", job.key, failure)
         step = _final_step(job, checkpoints)
         if step is None:
             last = checkpoint.newest_step(checkpoints)
@@ -103,8 +111,7 @@ class EasyR1Trainer:
         """
         steps_done = checkpoint.newest_step(folder / CHECKPOINTS) or 0
         _write(job, _metrics(job)[:steps_done])
-        log = folder / CHECKPOINTS / "experiment_log.jsonl"
-        log.unlink(missing_ok=True)
+        (folder / _STEPS_LOG).unlink(missing_ok=True)
         keys = keys_of(job.services)
         if (own_key := access.key()) is not None:
             # For the Challenger's reward, which asks our Ray's applications: EasyR1's Ray has a different token, from
@@ -118,23 +125,33 @@ class EasyR1Trainer:
         try:
             command = _command(self.settings, folder, job, steps_done)
             running = reserved.run(command, self.settings.source, folder, shared_keys)
-            offset, ended = 0, list[Any]()
-            while not ended:
-                ended, _ = ray.wait(running, timeout=_POLL_S)
-                offset = _pass_on(job, log, offset, progress)
-                if _guard_step(job) is not None:
-                    return None
-            code, rank = ray.get(ended[0]), running.index(ended[0])
-            if rank == 0 and code == 0:
-                return None
-            log_last_lines([folder / log_of(rank)])
-            if rank:  # further machines never end by themselves
-                return f"machine {rank} of EasyR1's Ray ended early (exit status {code}); the log has its last lines"
-            return f"EasyR1 failed (exit status {code}); the log has its last lines"
+            return self._wait(job, folder, running, progress)
         except RayError as error:
             return f"a machine with the training's GPUs was lost: {type(error).__name__}: {error}"
         finally:
             reserved.end()
+
+    def _wait(self, job: TrainJob, folder: Path, running: list[Any], progress: Progress) -> str | None:
+        """Pass EasyR1's steps on until it ends, hangs, or the guard ends it. Returns what went wrong, or None.
+
+        `running` are the exit statuses to come of the machines' parts. Raises `RayError`.
+        """
+        offset, ended, silence = 0, list[Any](), Silence(self.settings.progress_timeout)
+        while not ended:
+            ended, _ = ray.wait(running, timeout=_POLL_S)
+            offset = _pass_on(job, folder / _STEPS_LOG, offset, progress)
+            if _guard_step(job) is not None:
+                return None
+            if not ended and silence.is_too_long(offset):
+                log_last_lines([folder / log_of(rank) for rank in range(len(running))])
+                return f"no step came from EasyR1 for {silence.longest_s:g} s, and it was killed; " + _LOGGED
+        code, rank = ray.get(ended[0]), running.index(ended[0])
+        if rank == 0 and code == 0:
+            return None
+        log_last_lines([folder / log_of(rank)])
+        if rank:  # further machines never end by themselves
+            return f"machine {rank} of EasyR1's Ray ended early (exit status {code}); {_LOGGED}"
+        return f"EasyR1 failed (exit status {code}); {_LOGGED}"
 
     def _refuse_too_few_gpus(self, job: TrainJob) -> None:
         """Raise `TrainError` if the cluster can never provide the GPUs; Ray would wait for them for ever."""

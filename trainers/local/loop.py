@@ -31,6 +31,9 @@ from trainers.schedule import learning_rate_at, rollouts_at
 _DEFAULTS = LocalSettings()
 
 
+def _ignore(*_: object) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Learner:
     """What one worker keeps in memory during a job."""
@@ -51,16 +54,21 @@ def train(
     device: str,
     report: Callable[[Metrics], None],
     stopped: Callable[[], bool],
+    beat: Callable[..., None] = _ignore,
     settings: LocalSettings = _DEFAULTS,
 ) -> None:
     """Train `job` to its end and write the result to `work_dir/final`, or return early once `stopped()` is true.
 
     Every rank calls this. Rank 0 alone writes files and reports each new step's metrics, and its `stopped()` decides.
+    `beat` is called, with any arguments, before each forward pass of the policy or the reference.
     Raises `TrainError`, and whatever sampling and the reward raise.
     """
     faultpoint("training begun", job.key)
     folder = ranks.agree(newest_step(job))
     learner = _make_learner(job, reward, settings, ranks, device, folder)
+    for model in (learner.engine.model, learner.reference):
+        # The embedding takes part in every pass, whichever of the model's methods begins it.
+        model.get_input_embeddings().register_forward_pre_hook(beat)
     saved = read_state(folder) if folder else State(fingerprint(job), 0, ())
     metrics = list(saved.metrics)
     while not _ended(job, metrics):

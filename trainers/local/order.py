@@ -36,6 +36,10 @@ class Order:
         process that has lost the job to another must not stop the workers of that."""
         return self.job.work_dir / f"stop-{self.id}"
 
+    def heartbeat(self, rank: int) -> Path:
+        """The file that the worker of this rank touches while it computes (heartbeat.py)."""
+        return self.job.work_dir / f"heartbeat-{rank}-{self.id}"
+
     def log(self, rank: int) -> Path:
         """The file to which the worker of this rank logs."""
         return self.job.work_dir / f"worker-{rank}.log"

@@ -21,6 +21,7 @@ from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.last_lines import log_last_lines
 from trainers.local import processes
+from trainers.local.heartbeat import Watchdog
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state
 
@@ -33,11 +34,11 @@ class LocalTrainer:
 
     On the CPUs of one machine the processes outlive the job and serve the caller's next one (processes.py). Elsewhere
     Ray Train starts and ends them (ray_train.py). Without `settings.own_processes` there are none: the only worker is a
-    thread of the caller's process. The workers keep everything in `job.work_dir`, which the caller and
-    all workers must be able to reach. When a worker is lost, all workers start again from the newest step folder; a
-    later call with the same job does so, too. Each worker holds the complete model or, with `job.training.sharded`, a
-    share of it (sharding.py). Step folders do not depend on that, so a job may continue with another number of workers,
-    sharded or not.
+    thread of the caller's process. The workers keep everything in `job.work_dir`, which the caller and all workers must
+    be able to reach. When a worker is lost, all workers start again from the newest step folder; a later call with the
+    same job does so, too. Workers that hang are killed, and then are lost ones (heartbeat.py). Each worker holds the
+    complete model or, with `job.training.sharded`, a share of it (sharding.py). Step folders do not depend on that, so
+    a job may continue with another number of workers, sharded or not.
 
     For Ray Train, Ray must run with its dashboard (the process, not the page). Without the state API that the dashboard
     serves, a monitor process that Ray Train leaves on the cluster writes a warning every second, and it stays for ever
@@ -94,7 +95,7 @@ class LocalTrainer:
         order = Order(job, self.settings, keys_of(job.services), logs.subject())
         train = self._training_function(order)
         order.metrics.touch()
-        offset, finished = order.metrics.stat().st_size, False
+        offset, finished, watchdog = order.metrics.stat().st_size, False, Watchdog(order)
         with ThreadPoolExecutor(1, "training") as threads:
             training = threads.submit(train)
             try:
@@ -105,10 +106,12 @@ class LocalTrainer:
                         if metrics["step"] > steps_done:  # restarted workers repeat steps
                             steps_done = int(metrics["step"])
                             progress(steps_done, metrics)
+                    if not finished:
+                        watchdog.look()
                 training.result()
             except WorkersFailed as error:
                 log_last_lines([order.log(rank) for rank in range(job.training.workers)])
-                raise TrainError(f"{job.key}: training failed: {error}") from error
+                raise TrainError(f"{job.key}: training failed: {watchdog.cause}{error}") from error
             except RayError as error:  # Ray itself failed, not a worker
                 raise TrainError(f"{job.key}: Ray failed: {type(error).__name__}: {error}") from error
             finally:

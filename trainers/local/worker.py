@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_default_handler, disable_progress
 
 from core import logs
 from core.grading.grader import Grader
+from trainers.local.heartbeat import Heartbeat
 from trainers.local.loop import train
 from trainers.local.order import Order
 from trainers.local.ranks import Ranks
@@ -48,6 +49,7 @@ def work(order: Order, ranks: Ranks, device: torch.device) -> None:
             device=str(device),
             report=report,
             stopped=order.stop.exists,
+            beat=Heartbeat(order.heartbeat(ranks.rank)).beat,
             settings=order.settings,
         )
 

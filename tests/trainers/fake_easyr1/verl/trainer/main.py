@@ -1,7 +1,8 @@
 """A fake EasyR1: it reads the configuration, calls the reward function, logs and saves as EasyR1 does.
 
 It does not learn: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
-configuration makes it fail (`fail_while_saving=K`, once) or hang (`hang_at=K`) at a step K.
+configuration makes it fail (`fail_while_saving=K`, once) or hang (`hang_at=K`, or `hang_once_at=K`) at a
+step K.
 """
 
 from __future__ import annotations
@@ -155,7 +156,11 @@ def _fail(step: int, folder: Path) -> None:
 
 
 def _hang(step: int, folder: Path) -> None:
-    if step == _misbehaviour_step("hang_at", folder):
+    once = folder / "has_hung"
+    if step == _misbehaviour_step("hang_at", folder) or (
+        step == _misbehaviour_step("hang_once_at", folder) and not once.exists()
+    ):
+        once.write_text(str(os.getpid()))
         time.sleep(600)
 
 

@@ -1,0 +1,201 @@
+"""Services that are down, slow, busy or talk rubbish, and come back: which requests reach them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import aiohttp
+import pytest
+
+from core.settings.serving import Service, Signals
+from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW, ServiceDown
+from services.inference.client import InferenceError
+from services.inference.external import ask_each, post
+from services.signals import embed
+from tests.fake_clock import FakeClock, fake_clock
+from tests.fake_service import Answer, fake_service
+from tests.http_server import Handler, listening
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    return fake_clock(monkeypatch)
+
+
+def ask(service: Service, questions: int = 1) -> list[Any]:
+    """The service's replies to so many questions, which are asked at the same time."""
+
+    async def one(http: aiohttp.ClientSession, number: int) -> Any:
+        return await post(http, service, "chat/completions", {"number": number})
+
+    return asyncio.run(ask_each(service, range(questions), one, at_once=questions))
+
+
+@contextmanager
+def patient_service(answer: Answer) -> Iterator[tuple[Service, list[Any]]]:
+    """A service of which one request that fails in all its attempts is enough to count as down."""
+    with fake_service(answer) as (service, requests):
+        yield service.model_copy(update={"attempts": FAILURES_IN_A_ROW}), requests
+
+
+class Switched:
+    """Answers 503 until it `works`."""
+
+    def __init__(self) -> None:
+        self.works = False
+
+    def __call__(self, _before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        return (200, body["number"]) if self.works else (503, {"error": "loading"})
+
+
+def test_a_service_that_is_down_is_left_alone_until_a_probe_finds_it_working(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    switched = Switched()
+    with patient_service(switched) as (service, requests):
+        with pytest.raises(InferenceError, match="HTTP 503"):
+            ask(service)
+        assert len(requests) == FAILURES_IN_A_ROW
+        for _ in range(3):
+            with pytest.raises(ServiceDown, match=r"not asked, because .* last 5 requests.* in 300 s; .*HTTP 503"):
+                ask(service, questions=4)
+        assert len(requests) == FAILURES_IN_A_ROW
+
+        clock.seconds += COOL_DOWN_S
+        with pytest.raises(InferenceError, match="HTTP 503"):
+            ask(service, questions=4)
+        assert len(requests) == FAILURES_IN_A_ROW + 1  # the probe, which is not repeated
+        clock.seconds += COOL_DOWN_S - 1
+        with pytest.raises(ServiceDown, match="asked again in 1 s"):
+            ask(service, questions=4)
+
+        clock.seconds += 1
+        switched.works = True
+        assert ask(service, questions=4) == [0, 1, 2, 3]
+        assert len(requests) == FAILURES_IN_A_ROW + 1 + 4
+        assert ask(service) == [0]
+    assert [record.levelno for record in caplog.records if service.url in record.message] == [logging.WARNING]
+
+
+def test_a_service_that_refuses_connections_is_left_alone(clock: FakeClock) -> None:
+    service = Service(url="http://127.0.0.1:1/v1", model="nobody")
+    with pytest.raises(InferenceError, match="ClientConnectorError"):
+        ask(service)
+    assert len(clock.pauses) == service.attempts - 1
+    with pytest.raises(ServiceDown):
+        ask(service)
+
+
+@contextmanager
+def slow_service(**settings: Any) -> Iterator[tuple[Service, list[str]]]:
+    """A service that accepts requests and does not answer them; yields the paths of those that arrived."""
+    requests, test_is_over = list[str](), threading.Event()
+
+    class Slow(Handler):
+        def do_POST(self) -> None:
+            requests.append(self.path)
+            test_is_over.wait(60)
+
+    with listening(Slow) as url:
+        try:
+            yield Service(url=f"{url}/v1", model="m", **settings), requests
+        finally:
+            test_is_over.set()
+
+
+def test_questions_to_a_slow_service_do_not_all_wait_for_its_timeout(clock: FakeClock) -> None:
+    with slow_service(timeout=0.2, attempts=FAILURES_IN_A_ROW) as (service, requests):
+        with pytest.raises(InferenceError, match="TimeoutError"):
+            ask(service)
+        assert len(requests) == FAILURES_IN_A_ROW
+        with pytest.raises(ServiceDown):
+            ask(service, questions=50)
+    assert len(requests) == FAILURES_IN_A_ROW
+    assert clock.seconds < 20
+
+
+def test_a_request_that_took_its_whole_deadline_is_not_repeated() -> None:
+    with (
+        slow_service(timeout=0.2, deadline=0.1, attempts=5) as (service, requests),
+        pytest.raises(InferenceError, match="TimeoutError"),
+    ):
+        ask(service)
+    assert len(requests) == 1
+
+
+def test_a_service_that_limits_the_rate_is_not_down(clock: FakeClock) -> None:
+    """It says when it wants to be asked again, which is honoured within the deadline."""
+
+    class Limited(Handler):
+        def do_POST(self) -> None:
+            arrivals.append(clock.seconds)
+            self.send_response(429)
+            self.send_header("Retry-After", "20")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    arrivals: list[float] = []
+    with listening(Limited) as url:
+        service = Service(url=f"{url}/v1", model="m", attempts=100, deadline=150)
+        for _ in range(2):
+            with pytest.raises(InferenceError, match="HTTP 429"):
+                ask(service)
+    assert len(arrivals) == 2 * 7  # 6 pauses of 20 s and at most 12.6 s more; the next would end after 151 s or later
+    pauses = [later - earlier for earlier, later in pairwise(arrivals[:7])]
+    assert all(20 < pause <= 30 for pause in pauses)
+    assert arrivals[6] <= 150
+
+
+def test_an_answer_between_failures_shows_that_the_service_works(clock: FakeClock) -> None:
+    def every_third_works(before: int, body: dict[str, Any]) -> tuple[int, Any]:
+        return (200, body["number"]) if before % 3 == 2 else (500, {})
+
+    with fake_service(every_third_works) as (service, requests):
+        impatient = service.model_copy(update={"attempts": 1})
+        for attempt in range(12):
+            if attempt % 3 == 2:
+                assert ask(impatient) == [0]
+            else:
+                with pytest.raises(InferenceError, match="HTTP 500"):
+                    ask(impatient)
+    assert len(requests) == 12
+
+
+def test_an_embedder_that_is_down_fails_a_reward_without_another_wait(clock: FakeClock) -> None:
+    """No reward can be computed without it, so the error is not caught: the stage fails, and can be resumed."""
+    switched = Switched()
+    with patient_service(switched) as (service, requests):
+        for error in (InferenceError, ServiceDown):
+            with pytest.raises(error, match=service.url):
+                embed(Signals(embedder=service), ["a text"] * 1_000)
+        asked = len(requests)
+        assert FAILURES_IN_A_ROW <= asked <= 8 * FAILURES_IN_A_ROW  # 1,000 texts are 8 requests
+        clock.seconds += COOL_DOWN_S
+        with pytest.raises(InferenceError, match=service.url):
+            embed(Signals(embedder=service), ["a text"] * 1_000)
+    assert len(requests) == asked + 1
+
+
+@pytest.mark.parametrize("reply", [(200, b"<html>"), (404, {}), (501, {})])
+def test_an_answer_that_would_be_the_same_again_is_asked_for_once(reply: tuple[int, Any], clock: FakeClock) -> None:
+    with fake_service(lambda *_: reply) as (service, requests), pytest.raises(InferenceError):
+        ask(service)
+    assert len(requests) == 1
+    assert clock.pauses == []
+
+
+def test_each_model_of_a_gateway_has_a_breaker_of_its_own(clock: FakeClock) -> None:
+    switched = Switched()
+    with patient_service(switched) as (service, _):
+        with pytest.raises(InferenceError):
+            ask(service)
+        switched.works = True
+        assert ask(service.model_copy(update={"model": "other"})) == [0]
+        with pytest.raises(ServiceDown):
+            ask(service)
