@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -51,7 +51,8 @@ def replacing(final: Path) -> Iterator[Path]:
         yield temporary
         put(temporary, final)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it must not hide the error before it
+            temporary.unlink(missing_ok=True)
         raise
 
 
