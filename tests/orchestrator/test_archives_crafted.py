@@ -116,7 +116,7 @@ OF_RUN = f"runs/{RUN}"
         (_renamed(WEIGHTS, f"runs/{RUN}/checkpoints/solver/x/model.safetensors"), "expected a file of a checkpoint"),
         (_renamed(WEIGHTS, WEIGHTS.replace("solver/1", "solver/9")), f"checkpoint {RUN}/solver/1: model.safetensors"),
         (_copied(WEIGHTS, WEIGHTS.replace("solver/1", "solver/9")), f"checkpoint {RUN}/solver/9: has files and no row"),
-        (_renamed(WEIGHTS, f"runs/{RUN}/work/solver/1/model.safetensors"), "expected a file of a checkpoint"),
+        (_renamed(WEIGHTS, f"runs/{RUN}/scratch/solver/1/model.safetensors"), "expected a file of a checkpoint"),
         (_renamed(WEIGHTS, f"runs/{RUN}/texts/1/../../x.parquet"), "expected plain files with relative paths"),
         (_renamed(WEIGHTS, "/etc/cron.d/job"), "expected plain files with relative paths"),
         (_renamed(WEIGHTS, f"runs/{RUN}/checkpoints/solver/1/a\\..\\b.json"), "expected plain files"),

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
+import torch
 from local_tiny import answering_model, save_tiny
 from two_ranks import Pair, two_ranks
 
@@ -19,3 +21,23 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a model that a job can start from and improve."""
     return save_tiny(tmp_path_factory.mktemp("model"), answering_model())
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one thread, and their last digits do not depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def own_ray() -> Iterator[None]:
+    """Ray for the tests of a module, which sees a dead worker soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
+        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # saves the start of a process
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+        yield
+        ray.shutdown()

@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import ray
 from local_tiny import tiny_job, without_timings
 
 from core.logs import Subject
@@ -31,16 +30,6 @@ from trainers.local.trainer import LocalTrainer
 from trainers.silence import Silence
 
 STEP_S = LocalSettings().progress_timeout / 8
-
-
-@pytest.fixture(scope="module")
-def _ray() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
-        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # saves the start of a process
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-        yield
-        ray.shutdown()
 
 
 def job_in(work: Path, start: Path, service: Service) -> TrainJob:
@@ -70,7 +59,7 @@ class Stopping:
         return any(status_of(pid) == psutil.STATUS_STOPPED for pid in self.stopped)
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 @pytest.mark.parametrize("on_a_cluster", [False, True])
 def test_a_training_that_hangs_is_killed_and_goes_on_to_the_same_result(
     on_a_cluster: bool, tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -93,7 +82,7 @@ def test_a_training_that_hangs_is_killed_and_goes_on_to_the_same_result(
         assert (work_dir / file).read_bytes() == (tmp_path / "unbroken" / "job" / file).read_bytes(), file
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_training_that_hangs_again_ends_with_an_error(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +99,7 @@ def test_a_training_that_hangs_again_ends_with_an_error(
     assert "worker 0 of 2 begins" in last_lines
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_worker_touches_its_file_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, file, touched = fake_clock(monkeypatch), tmp_path / "heartbeat", 0
     heartbeat = Heartbeat(file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,16 +36,6 @@ from trainers.local.trainer import LocalTrainer
 from trainers.local.worker import work
 
 
-@pytest.fixture(scope="module")
-def _ray() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.3")
-        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # saves the start of a process
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-        yield
-        ray.shutdown()
-
-
 def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
     job = tiny_job(work, learning_rate=1e-3, **training)
     return replace(job, start=replace(job.start, path=str(start)))
@@ -70,7 +59,7 @@ def work_here(order: Order) -> None:
         torch.set_num_threads(threads)
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_one(tmp_path: Path, start: Path) -> None:
     """In its second step the worker waits for embeddings until it has been told to stop."""
     work_dir, reported = tmp_path / "pair" / "job", list[tuple[int, Metrics]]()
@@ -115,7 +104,7 @@ def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_on
     assert LocalTrainer().train(pair, refuse) == result  # the job is done, so nothing is trained or reported
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_the_workers_have_the_caller_s_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have it though Ray was started before the key was set."""
     monkeypatch.setenv("EMBEDDER_KEY", "secret")
@@ -138,7 +127,7 @@ def workers_of(job: TrainJob) -> list[psutil.Process]:
     return workers
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, start: Path) -> None:
 
     def pid_at_work(name: str) -> int:
@@ -160,7 +149,7 @@ def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, 
     assert pid_at_work("third") != first
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +185,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
         assert len({(job.work_dir / file).read_bytes() for job in jobs}) == 1, file
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_processes_can_be_started_before_there_is_a_job() -> None:
     LocalTrainer().warm_up(3)
     LocalTrainer().warm_up(2)
@@ -208,7 +197,7 @@ def idle_processes() -> list[str]:
     return [title for _, title in descendants(os.getpid()) if title == "ray::TrainingWorker"]
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_workers_wait_for_the_next_job_only_where_no_other_machine_could_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -222,7 +211,7 @@ def test_workers_wait_for_the_next_job_only_where_no_other_machine_could_get_it(
         assert warm_up.called == alone, nodes
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +224,7 @@ def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
     tmp_path: Path, start: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -257,7 +246,7 @@ def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
         assert (event["process"], event["run"], event["stage"]) == ("trainer", "demo", "train_solver")
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
     """A worker in this process raises what it would raise in its own."""
     nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
@@ -268,7 +257,7 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
         LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
 
 
-@pytest.mark.usefixtures("_ray")
+@pytest.mark.usefixtures("own_ray")
 def test_a_job_that_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start)
     refused = {

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from local_tiny import tiny_challenger, tiny_job
 
 from core.faultpoints import FaultPoint, arm
@@ -30,6 +29,8 @@ from trainers.local.rewards import challenger_reward, make_reward, solver_reward
 from trainers.local.state import Metrics
 from trainers.rollouts import Content, Sample, folder_in, read_step, sampled_prompts, solver_contents, write_step
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 EVERYTHING = 99
 
 
@@ -37,14 +38,6 @@ EVERYTHING = 99
 def grader() -> Iterator[Grader]:
     with Grader() as opened:
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def trained(job: TrainJob, grader: Grader, start: Path, last_step: int | None = None) -> list[Metrics]:
