@@ -20,9 +20,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
 from core.unicode import from_json, to_json
-from storage.backup import back_up, copy_committed
-from storage.errors import NotThere, StoreError
+from storage.errors import NotThere, StoreError, reason_of
 from storage.schema import migrate, require_current, upgrade_to
+from storage.upgrade_copy import copy_before_upgrade, copy_committed
 
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
 # resets the log at the same time.
@@ -38,11 +38,6 @@ DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 _POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
 _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"
-
-
-def reason_of(error: Exception) -> str:
-    """Why the database failed, for a message: without the statement and its values."""
-    return str(error.orig if isinstance(error, DBAPIError) else error).strip()
 
 
 class Store:
@@ -180,7 +175,7 @@ def _migrate(target: URL) -> None:
         with engine.execution_options(**{_WRITE: True}).begin() as connection:
             # The write lock is held, so the copy has all that was committed, and the migration has not begun.
             if target.get_backend_name() == "sqlite" and (version := upgrade_to(connection)) is not None:
-                back_up(Path(target.database or ""), version)
+                copy_before_upgrade(Path(target.database or ""), version)
             migrate(connection)
     finally:
         engine.dispose()

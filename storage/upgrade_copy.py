@@ -23,7 +23,7 @@ def copy_committed(database: Path, target: Path) -> None:
         source.backup(copy)
 
 
-def back_up(database: Path, version: str) -> Path:
+def copy_before_upgrade(database: Path, version: str) -> Path:
     """Copy what is committed in a database to DATABASE.before-VERSION, and return this path.
 
     The copy appears when it is complete, and replaces an earlier one of this version: that migration was rolled back.

@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 
 from core.settings.config import CoEvolution
-from storage import backup, queries
+from storage import queries, upgrade_copy
 from storage.errors import StoreError
 from storage.schema import alembic_config
 from storage.session import open_store
@@ -50,7 +50,7 @@ def test_the_newest_copies_are_kept(tmp_path: Path, empty_sqlite: Path) -> None:
     shutil.copyfile(empty_sqlite, database)
     (tmp_path / "other.db.before-0001").touch()
     for version in ("0018", "0019", "0020"):
-        backup.back_up(database, version)
+        upgrade_copy.copy_before_upgrade(database, version)
     copies = {path.name for path in tmp_path.iterdir()} - {database.name}
     assert copies == {"coevo[1].db.before-0019", "coevo[1].db.before-0020", "other.db.before-0001"}
 
