@@ -22,9 +22,10 @@ from core.types import Stage, StageKey
 from orchestrator.costs import Meter
 from orchestrator.installation import processes
 from storage import queries
-from storage.errors import LeaseLost, RunHeld, StageHeld, in_words
+from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow
 from storage.session import DATABASE_ERRORS, Store
+from storage.trouble import in_words
 
 Result = Mapping[str, Any]
 LastWrite = Callable[[Session], Result]  # writes the stage's last rows and returns the stage's result

@@ -20,8 +20,8 @@ from core.errors import CoevoError
 from core.redaction import hide, without_secrets
 from core.types import Stage
 from orchestrator.installation.home import Home
-from storage.errors import in_words
 from storage.run_logs import log_file
+from storage.trouble import in_words
 
 _log = logging.getLogger(__name__)
 _log.setLevel(logging.INFO)

@@ -20,8 +20,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
 from core.unicode import from_json, to_json
-from storage.errors import NotThere, StoreError, reason_of
+from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current, upgrade_to
+from storage.trouble import reason_of
 from storage.upgrade_copy import copy_before_upgrade, copy_committed
 
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection

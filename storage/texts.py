@@ -85,6 +85,9 @@ class TextWriter:
             with replacing(self.path) as temporary, _writer(temporary) as writer:
                 for table in _regrouped(sorted(self._parts.glob("*.parquet"))):
                     writer.write_table(table, row_group_size=_ROW_GROUP)
+        self._before_writing()  # this process may have been suspended while it merged, and another one merges now
+        for half_written in self.path.parent.glob(f"{self.path.name}.*.part"):
+            half_written.unlink()
         if self._parts.exists():
             shutil.rmtree(self._parts)
             sync(self.path.parent)

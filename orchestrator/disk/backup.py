@@ -26,9 +26,10 @@ from orchestrator.installation.home import Home
 from storage import queries
 from storage.archive import FORMAT, ArchiveWriter, Manifest, rows_name, run_of, section_of
 from storage.archive_rows import References, as_json
-from storage.errors import ArchiveError, reason_of
+from storage.errors import ArchiveError
 from storage.schema import newest_version
 from storage.session import DATABASE_ERRORS, Store
+from storage.trouble import reason_of
 
 _ATTEMPTS = 3  # to pin the files before a run changes them
 

@@ -26,10 +26,11 @@ from orchestrator.question_sets.benchmarks import sha256_of
 from storage import queries
 from storage.archive import NO_RUN, Archive, open_archive, rows_name, run_of, section_of
 from storage.archive_rows import References, parsed
-from storage.errors import ArchiveError, reason_of
+from storage.errors import ArchiveError
 from storage.queries.archived import TABLES
 from storage.schema import newest_version
 from storage.session import DATABASE_ERRORS, Store
+from storage.trouble import reason_of
 
 _NAMED = 5  # runs or evaluations that a message names
 _ROOM_OF_A_ROW = 3  # bytes in the database, with its indexes and its journal, for each byte of a row in the archive

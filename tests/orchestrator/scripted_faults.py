@@ -28,9 +28,9 @@ from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.trace import Trace
 from orchestrator.installation.home import Home
 from storage.contents import differences
-from storage.errors import in_words
 from storage.models import RunLeases, Stages
 from storage.session import open_store
+from storage.trouble import in_words
 from tests.orchestrator.scripted_loop import scripted_run
 
 _LEDGER: tuple[FaultPoint, ...] = ("run claimed", "stage claimed", "batch stored", "stage ready to end", "stage ended")

@@ -87,6 +87,23 @@ def test_a_writer_that_was_suspended_before_its_rename_does_not_disturb_its_succ
     assert successor.finish().read_bytes() == write(tmp_path / "alone", [votes(2)])
 
 
+def test_a_writer_that_was_suspended_while_it_merged_leaves_the_batches_to_its_successor(tmp_path: Path) -> None:
+    path, lost = texts_path(tmp_path, "demo", 1, STAGE), list[bool]()
+
+    def refuse_lost() -> None:
+        if lost:
+            raise StoreError("lost")
+
+    suspended = TextWriter(path, refuse_lost)
+    suspended.add(0, votes(2))
+    arm(lambda name, _unit: lost.append(True) if name == "file written" else None)
+    with pytest.raises(StoreError, match="lost"):
+        suspended.finish()
+    arm(None)
+    assert [*path.with_suffix(".parts").iterdir()]
+    assert TextWriter(path).finish().read_bytes() == write(tmp_path / "alone", [votes(2)])
+
+
 def test_a_finished_file_is_not_changed_by_another_writer(tmp_path: Path) -> None:
     before = write(tmp_path, [votes(2)])
     again = TextWriter(texts_path(tmp_path, "demo", 1, STAGE))
