@@ -145,7 +145,7 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from storage.errors import in_words  # imports SQLAlchemy
+        from storage.trouble import in_words  # imports SQLAlchemy
 
         shown = in_words(error)
         if not isinstance(shown, CoevoError):
