@@ -48,7 +48,11 @@ class Live:
     """Running services, and the means to use them."""
 
     home: Home
-    services: Services
+
+    @property
+    def services(self) -> Services:
+        """The services as they are now: a test may have killed one, and started it again."""
+        return self.home.services()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -71,7 +75,7 @@ class Live:
 
     def pid(self, service: str) -> int:
         """The process that `coevo up` last started for a service."""
-        return next(pid for pid, (name, _) in self.home.services().processes.items() if name == service)
+        return next(pid for pid, (name, _) in self.services.processes.items() if name == service)
 
     def coevo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
@@ -95,9 +99,9 @@ def live_services(folder: Path) -> Iterator[Live]:
     problems = make_benchmark(seed=99, per_level=BENCHMARK_ITEMS // 6)
     items = [{"id": f"{i}", "problem": p.text, "answer": str(p.answer)} for i, p in enumerate(problems)]
     (folder / "benchmark.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    services = cluster.up(home, ANY_FREE, lambda _line: None)
+    cluster.up(home, ANY_FREE, lambda _line: None)
     try:
-        yield Live(home, services)
+        yield Live(home)
     finally:
         cluster.down(home)
 
