@@ -12,6 +12,7 @@ from core.errors import CoevoError
 from core.settings.config import RunConfig
 from core.settings.experiments import Experiment
 from core.settings.parsing import load_config, validated
+from core.settings.toml_text import from_toml
 from core.suggestions import no_such
 from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import prepare, status_of
@@ -43,7 +44,7 @@ def read_experiment(name: str) -> tuple[str, Experiment]:
     """
     path = Path(name) if name.endswith(".toml") else EXPERIMENTS / f"{name}.toml"
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = from_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         known = sorted(file.stem for file in EXPERIMENTS.glob("*.toml"))
         problem = no_such("experiment", known, name, ", or the path of a TOML file")

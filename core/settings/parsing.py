@@ -20,6 +20,7 @@ from core.faults import Fault
 from core.methods import METHODS, Method
 from core.settings.complaints import MOST, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.toml_text import from_toml
 from core.suggestions import no_such
 from core.validation import MAX_CHARS
 
@@ -84,7 +85,7 @@ def load_despite_faults(
 def read_preset(path: Path) -> dict[str, Any]:
     """The tree of settings that a preset's file has, without defaults. Raises `ConfigError`."""
     try:
-        return tomllib.loads(_text_of(path))
+        return from_toml(_text_of(path))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"preset {path}: not valid TOML: {error}") from error
 

@@ -1,14 +1,43 @@
-"""Writes a configuration as TOML that `coevo run FILE` accepts."""
+"""Reads TOML that comes from outside, and writes a configuration as TOML that `coevo run FILE` accepts."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+_DEEPEST = 50  # several times what any setting needs
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 NONE = "none"  # what a preset writes for a setting that is None and has another default, since TOML has no null
+
+
+def from_toml(text: str) -> dict[str, Any]:
+    """Parse TOML that comes from outside.
+
+    Raises `tomllib.TOMLDecodeError` if `text` is not TOML, or if Python cannot hold it: an integer has more than 4,300
+    digits, or it is nested deeper than `_DEEPEST` levels, which a look at all of it could not reach either.
+    """
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise tomllib.TOMLDecodeError(str(error)) from error
+    values, depth = [tree], 0
+    while values:
+        values = [child for value in values for child in _children(value)]
+        depth += 1
+    if depth > _DEEPEST:
+        raise tomllib.TOMLDecodeError(f"expected at most {_DEEPEST} levels of tables and lists, got {depth}")
+    return tree
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def toml_of(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, Suite
 from core.settings.parsing import ConfigError, validated
 from core.settings.templates import SolverTemplate
+from core.settings.toml_text import from_toml
 from core.suggestions import no_such
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, SUITES, home, make_private
@@ -177,7 +178,7 @@ def sha256_of(items: Sequence[BenchmarkItem]) -> str:
 
 def _parsed(kind: type[Definition], path: Path, what: str) -> Definition:
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = from_toml(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BenchmarkError(f"{what} {path}: not valid TOML: {error}") from error
     try:

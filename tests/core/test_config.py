@@ -92,6 +92,20 @@ def test_a_bad_setting_is_named_in_the_error(tmp_path: Path, toml: str, complain
         load_config(tmp_path / "bad.toml")
 
 
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        pytest.param("9" * 5_000, r"Exceeds the limit \(4300 digits\)", id="an integer that Python cannot hold"),
+        pytest.param("[" * 60 + "]" * 60, "expected at most 50 levels of tables and lists, got 61", id="deep"),
+        pytest.param("[" * 5_000, "maximum recursion depth exceeded", id="deeper than Python can follow"),
+    ],
+)
+def test_a_preset_that_python_cannot_hold_is_refused(tmp_path: Path, value: str, complaint: str) -> None:
+    (tmp_path / "bad.toml").write_text(f"seed = {value}\n")
+    with pytest.raises(ConfigError, match=rf"bad\.toml: not valid TOML: {complaint}"):
+        load_config(tmp_path / "bad.toml")
+
+
 def test_a_preset_that_is_no_text_or_no_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes("# für\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"latin\.toml: expected text in UTF-8, got the byte 0xfc"):
