@@ -181,6 +181,7 @@ def test_scientific_notation_is_exact(mantissa: object, exponent: int) -> None:
         (r"\textbf{(A)}", "A"),
         (r"\sin(x)", "sin(x)"),
         ("x<=2", r"x \leq 2", "x≤2"),
+        ("x=2", "x==2", "x = = = = = = = 2"),
     ],
 )
 def test_spellings_of_one_answer_share_a_key(spellings: tuple[str, ...]) -> None:
