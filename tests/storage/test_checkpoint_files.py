@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from crashes import crash_points
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -146,22 +147,6 @@ def test_a_run_name_cannot_point_outside_the_root(source: Path, tmp_path: Path) 
 
 def test_a_crash_at_any_point_leaves_no_incomplete_checkpoint(source: Path, tmp_path: Path) -> None:
     assert crash_points("publish", tmp_path) > 15
-
-
-def test_a_crash_at_any_point_leaves_no_incomplete_texts(tmp_path: Path) -> None:
-    assert crash_points("texts", tmp_path) > 15
-
-
-def crash_points(scenario: str, folder: Path) -> int:
-    """The number of points at which `crashes.py` ended a process; fails if the files after any of them were not
-    whole."""
-    here = Path(__file__).parent
-    search = os.pathsep.join([str(here), str(here.parent.parent)])
-    command = [sys.executable, str(here / "crashes.py"), scenario, str(folder / "root")]
-    environment = {**os.environ, "PYTHONPATH": search}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert ended.returncode == 0, ended.stderr
-    return int(ended.stdout)
 
 
 def test_checkpoints_can_be_verified_without_torch_sqlalchemy_or_pyarrow() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from crashes import crash_points
 from sqlalchemy import text
 from store_examples import fresh_run, label, question, rollout
 
@@ -215,3 +216,7 @@ def test_rows_that_may_still_change_are_not_exported(store: Store, run: str, tmp
     with pytest.raises(NotFinal, match="iteration 2: its questions are not all labelled yet"):
         export(store, tmp_path, Selection(run, "2"), "csv")
     assert list(tmp_path.rglob("*.csv")) == []
+
+
+def test_an_export_that_is_killed_at_any_point_is_absent_or_whole_and_the_next_one_completes_it(tmp_path: Path) -> None:
+    assert crash_points("exports", tmp_path) > 10

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from crashes import crash_points
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_examples import rollout
@@ -158,3 +159,7 @@ def test_missing_and_damaged_files_are_named_in_the_error(tmp_path: Path) -> Non
 
 def test_texts_are_compressed(tmp_path: Path) -> None:
     assert len(write(tmp_path, [votes(200, ["so the answer is \\boxed{3}. " * 50])])) < 20_000
+
+
+def test_a_crash_at_any_point_leaves_no_incomplete_texts(tmp_path: Path) -> None:
+    assert crash_points("texts", tmp_path) > 15
