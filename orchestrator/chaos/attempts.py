@@ -1,4 +1,4 @@
-"""A process that works on a run: a fork of this one, so that it need not import anything."""
+"""A process that works on a run. Usually it is a fork of this one, so that it need not import anything."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,22 +30,50 @@ class Ended:
         return self.code == -signal.SIGKILL
 
 
-class Attempt:
+class Attempt(ABC):
+    """A process that works on a run until it ends or is killed."""
+
+    def __init__(self, number: int, strike: Strike | None) -> None:
+        self.number, self.strike, self.started, self.suspended = number, strike, time.monotonic(), False
+        self.message = ""  # why it failed, if it is not in the campaign's log
+
+    @property
+    def seconds(self) -> float:
+        """Since it was started."""
+        return time.monotonic() - self.started
+
+    @abstractmethod
+    def poll(self) -> Ended | None:
+        """How it ended, or None while it works or is suspended."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+
+    @abstractmethod
+    def end_hanging(self) -> None:
+        """Kill it, and leave what can be known of it in the campaign's log."""
+
+    def wait(self, patience_s: float, until: Callable[[], bool] = lambda: False) -> Ended | None:
+        """How it ended; None if it works on after `patience_s`, or since `until`, which is called again and again,
+        returned True."""
+        deadline = time.monotonic() + patience_s
+        while (ended := self.poll()) is None and not until() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return ended
+
+
+class Fork(Attempt):
     """A fork of this process that calls `work` and ends. This process must have no other thread."""
 
     def __init__(self, work: Callable[[], object], trace: Trace, number: int, strike: Strike | None, log: Path) -> None:
-        self.number, self.strike, self.started, self.suspended = number, strike, time.monotonic(), False
+        super().__init__(number, strike)
         self._ended: Ended | None = None
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
             _in_the_child(work, Tracer(trace, number, strike), log)
-
-    @property
-    def seconds(self) -> float:
-        """Since it was started."""
-        return time.monotonic() - self.started
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
@@ -55,7 +84,6 @@ class Attempt:
         self.suspended = False
 
     def poll(self) -> Ended | None:
-        """How it ended, or None while it works or is suspended."""
         if self._ended is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
@@ -63,14 +91,6 @@ class Attempt:
             elif pid:
                 self._ended = Ended(os.waitstatus_to_exitcode(status), self.seconds)
         return self._ended
-
-    def wait(self, patience_s: float, until: Callable[[], bool] = lambda: False) -> Ended | None:
-        """How it ended; None if it works on after `patience_s`, or since `until`, which is called again and again,
-        returned True."""
-        deadline = time.monotonic() + patience_s
-        while (ended := self.poll()) is None and not until() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        return ended
 
     def end_hanging(self) -> None:
         """Have it write the stacks of its threads to its log, and kill it."""

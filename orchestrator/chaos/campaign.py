@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import CoevoError
 from core.faultpoints import FaultPoint
-from orchestrator.chaos.attempts import Attempt, Ended
+from orchestrator.chaos.attempts import Attempt, Ended, Fork
 from orchestrator.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
 from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.small_run import NAME
@@ -49,13 +49,15 @@ class Campaign:
         victims: Collection[Victim],
         report: Callable[[str], None],
         strikes: Sequence[Strike] = (),
+        begin_flow: Callable[[int], Attempt] | None = None,
     ) -> None:
         """`work` begins the run `small_run.NAME` in `home`, or goes on with it, to its end; it is called in forks of
         this process. Its argument says whether the run trains in processes of its own. `folder` is for the campaign's
-        files. `report` gets a line after each run. `strikes` are for the first run."""
+        files. `report` gets a line after each run. `strikes` are for the first run. `begin_flow` has the flow runner
+        work on the run, for the victim "flow"; it is called with the number of the attempt."""
         self._home, self._folder, self._work, self._report = home, folder, work, report
         self._kills, self._victims, self._rng = kills, victims, random.Random(seed)
-        self._strikes = strikes
+        self._strikes, self._begin_flow = strikes, begin_flow
         self._log = folder / "runs.log"
         self.outcome = Outcome()
 
@@ -86,7 +88,7 @@ class Campaign:
     def _uninterrupted(self, *, own_processes: bool) -> tuple[Contents, Ended, Trace]:
         """What is stored of a run that nothing interrupts."""
         trace = Trace(self._folder / f"uninterrupted{'-with-own-processes' if own_processes else ''}.trace")
-        ended = Attempt(partial(self._work, own_processes), trace, 1, None, self._log).wait(PATIENCE_S)
+        ended = Fork(partial(self._work, own_processes), trace, 1, None, self._log).wait(PATIENCE_S)
         if ended is None or ended.code != 0:
             raise ChaosError(f"the run failed although nothing was killed:\n{last_lines(self._log)}")
         return stored_and_deleted(self._home, self.outcome), ended, trace
@@ -96,6 +98,7 @@ class Campaign:
             self._kills,
             self._victims,
             latest_s=ended.seconds * _LATEST,
+            begin_flow=self._begin_flow,
             hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
         )
 

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from orchestrator.chaos.attempts import Attempt
+from orchestrator.chaos.attempts import Attempt, Fork
 from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.small_run import NAME
 from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace, redone
-from orchestrator.chaos.victims import MAY_END_THE_RUN, ODDS, OF_THE_RUN, Victim, bring_back, kill_one
+from orchestrator.chaos.victims import MAY_END_THE_RUN, ODDS, OF_A_WHOLE_RUN, OF_THE_RUN, Victim, bring_back, kill_one
 from orchestrator.installation.home import Home
 from storage import queries
 from storage.session import open_store
 
 PATIENCE_S = 300.0  # after which a process hangs
 _TAKEN_OVER_S = 20.0  # for which a suspended process stays so if the next one does not come to work
+_FLOW_STARTS_S = 10.0  # in which a flow run's process has begun to work
+_RUNNER_INSTEAD = 0.15  # how often the runner is killed, and not the process of its flow run
 _LOG_LINES = 12
 
 
@@ -33,6 +35,7 @@ class Plan:
     victims: Collection[Victim]
     latest_s: float  # a process that is killed at a random time is killed within this
     hits_per_kill: int  # fault points that a process comes to, in the mean, before it is killed
+    begin_flow: Callable[[int], Attempt] | None  # has the flow runner work on the run
 
 
 class KilledRun:
@@ -53,15 +56,23 @@ class KilledRun:
         self._home, self._plan, self._outcome, self._rng = home, plan, outcome, rng
         self._trace, self._log, self._number = trace, log, 0
         self._strikes, self._by_chance = deque(strikes), not strikes
-        self.own_processes = self._by_chance and "trainer" in plan.victims and rng.random() < ODDS["trainer"]
+        self._by_runner = self._is_drawn("flow") and plan.begin_flow is not None
+        self.own_processes = not self._by_runner and self._is_drawn("trainer")
         self._work = partial(work, self.own_processes)
+
+    def _is_drawn(self, victim: Victim) -> bool:
+        """Whether all processes of this run are of the victim's kind."""
+        return self._by_chance and victim in self._plan.victims and self._rng.random() < ODDS[victim]
 
     def to_its_end(self) -> None:
         """It ends early at the first violation."""
         before, ended = len(self._outcome.violations), None
         while len(self._outcome.violations) == before and (ended is None or ended.code != 0):
             strike, after_s, others = self._next()
-            if strike is not None and strike.signal == signal.SIGSTOP:
+            attempt: Attempt
+            if self._by_runner and self._outcome.kills < self._plan.kills:
+                attempt = self._flow_killed()
+            elif strike is not None and strike.signal == signal.SIGSTOP:
                 attempt = self._taken_over(strike)
             else:
                 attempt = self._killed(strike, after_s, others)
@@ -82,7 +93,8 @@ class KilledRun:
             return None, math.inf, []
         if "suspended" in plan.victims and rng.random() < ODDS["suspended"]:
             return Strike(self._some_hits(), working=True, signal=signal.SIGSTOP), after_s, []
-        others = [victim for victim in ODDS if victim in plan.victims and victim not in (*OF_THE_RUN, "trainer")]
+        left_out = (*OF_THE_RUN, *OF_A_WHOLE_RUN)
+        others = [victim for victim in ODDS if victim in plan.victims and victim not in left_out]
         others = [victim for victim in others if rng.random() < ODDS[victim]]
         others += ["trainer"] if self.own_processes else []
         choice = rng.random()
@@ -109,13 +121,36 @@ class KilledRun:
         self._note_end(attempt, may_fail=bool(MAY_END_THE_RUN & {*struck}))
         return attempt
 
+    def _flow_killed(self) -> Attempt:
+        """A process in which the flow runner works on the run, and which is killed after some time.
+
+        Sometimes the runner is killed instead; the process then works on without it.
+        """
+        assert self._plan.begin_flow is not None
+        self._number += 1
+        attempt = self._plan.begin_flow(self._number)
+        runner_instead = self._rng.random() < _RUNNER_INSTEAD
+        after_s = self._rng.uniform(0, _FLOW_STARTS_S + self._plan.latest_s)
+        if attempt.wait(after_s) is None:
+            if runner_instead and kill_one(self._home, "runner", self._rng):
+                self._outcome.count("runner")
+                bring_back(self._home)
+            else:
+                attempt.kill()
+        ended = attempt.wait(PATIENCE_S)
+        if ended is not None and ended.killed:
+            self._outcome.count("flow")
+        elif ended is not None and ended.code != 0:
+            self._outcome.violated(f"its flow run failed: {attempt.message}")
+        return attempt
+
     def _next_kill(self) -> Strike | None:
         """For a process that takes over the run of a suspended one."""
         if self._by_chance:
             return self._rng.choice((None, Strike(self._some_hits(), working=True)))
         return self._strikes.popleft() if self._strikes and self._strikes[0].signal == signal.SIGKILL else None
 
-    def _taken_over(self, strike: Strike) -> Attempt:
+    def _taken_over(self, strike: Strike) -> Fork:
         """A process that takes over the run of another one, which was suspended for longer than its lease and then goes
         on. Both have ended, unless one hangs. If the first one ends before it is suspended, it is returned."""
         suspended = self._begin(strike)
@@ -141,9 +176,9 @@ class KilledRun:
         self._note_end(successor, may_fail=False)
         return successor
 
-    def _begin(self, strike: Strike | None) -> Attempt:
+    def _begin(self, strike: Strike | None) -> Fork:
         self._number += 1
-        return Attempt(self._work, self._trace, self._number, strike, self._log)
+        return Fork(self._work, self._trace, self._number, strike, self._log)
 
     def _has_begun_to_work(self, attempt: Attempt) -> bool:
         return any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(attempt.number))

@@ -16,7 +16,7 @@ from storage.session import open_store
 from trainers.micro.world import make_benchmark
 
 NAME = "killed-again-and-again"  # a text that occurs nowhere else, since `contents_of` replaces it
-_PRESET = "demo"
+PRESET, ITERATIONS = "demo", 2
 _BENCHMARK_ITEMS_PER_LEVEL = 22  # of six levels: two batches
 _TRAINING = {"steps": 2, "checkpoint_every": 1, "workers": 1}
 _SMALL = {**_TRAINING, "prompts_per_step": 2, "rollouts_per_prompt": 4}
@@ -70,4 +70,4 @@ def work(home: Home, settings: Mapping[bool, dict[str, Any]], own_processes: boo
     if exists:
         flows.co_evolve(run=NAME, preset="")
     else:
-        flows.co_evolve(run=NAME, preset=_PRESET, iterations=2, overrides=settings[own_processes])
+        flows.co_evolve(run=NAME, preset=PRESET, iterations=ITERATIONS, overrides=settings[own_processes])

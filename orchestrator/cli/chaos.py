@@ -82,13 +82,24 @@ def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tu
         # These take seconds. The forks have what is imported here.
         from orchestrator import flows  # noqa: F401
         from orchestrator.chaos.campaign import Campaign, ChaosError
+        from orchestrator.chaos.flow_attempts import FlowAttempt
         from trainers.local import worker  # noqa: F401
 
     benchmark = small_run.write_benchmark(folder)
     settings = {own: small_run.overrides(seed, benchmark, own) for own in (False, True)}
     work = partial(small_run.work, coevo_home, settings)
     try:
-        outcome = Campaign(coevo_home, folder, work, kills=kills, seed=seed, victims=victims, report=_report).run()
+        campaign = Campaign(
+            coevo_home,
+            folder,
+            work,
+            kills=kills,
+            seed=seed,
+            victims=victims,
+            report=_report,
+            begin_flow=partial(FlowAttempt, coevo_home, settings[False]),
+        )
+        outcome = campaign.run()
     except ChaosError as error:
         raise RunError(f"chaos: {error}") from error
     return {**outcome.as_json(), "seconds": round(time.monotonic() - started)}

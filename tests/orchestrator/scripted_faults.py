@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import select, text, update
 
 from core.faultpoints import FaultPoint, arm
-from orchestrator.chaos.attempts import Attempt
+from orchestrator.chaos.attempts import Fork
 from orchestrator.chaos.campaign import stored_and_deleted
 from orchestrator.chaos.killed_run import PATIENCE_S, last_lines
 from orchestrator.chaos.outcome import Outcome
@@ -37,7 +37,7 @@ _LEDGER: tuple[FaultPoint, ...] = ("run claimed", "stage claimed", "batch stored
 _CLOCK_MOVES: tuple[FaultPoint, ...] = ("stage claimed", "batch begun", "step ended", "stage ended")
 # Bytes that each process may write more than the one before: while the base model is copied, and in the stages.
 _COPYING, _WORKING = 64 * 1024, 32 * 1024
-_AT_ONCE = 4
+_AT_ONCE, _TRIGGERS = 4, 20
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Processes:
     count: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def begin(self, action: Callable[[FaultPoint, str], None] | None = None) -> Attempt:
+    def begin(self, action: Callable[[FaultPoint, str], None] | None = None) -> Fork:
         """Start a process whose fault points call `action`."""
         self.count += 1
 
@@ -61,19 +61,21 @@ class Processes:
             except Exception as error:
                 raise in_words(error) from error  # as `coevo run` does
 
-        self.log.write_text("")
-        return Attempt(work, Trace(self.folder / "trace"), self.count, None, self.log)
+        return Fork(work, Trace(self.folder / "trace"), self.count, None, self._log_of(self.count))
 
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
+    def last_lines_of(self, attempt: Fork) -> str:
+        """The end of what a process has printed; the message of a database may have several lines."""
+        return last_lines(self._log_of(attempt.number), 3)
 
-    def has_ended_the_run(self, attempt: Attempt) -> bool:
+    def _log_of(self, number: int) -> Path:
+        return self.folder / f"{number}.log"
+
+    def has_ended_the_run(self, attempt: Fork) -> bool:
         """Wait for a process. Its error is noted if it has failed."""
         ended = attempt.wait(PATIENCE_S)
         assert ended is not None, "it hangs"
         if ended.code > 0:
-            self.errors.append(last_lines(self.log, 3))  # the message of a database may have several
+            self.errors.append(self.last_lines_of(attempt))
         return ended.code == 0
 
     def one_after_another(self, action: Callable[[FaultPoint, str], None], before: Callable[[], None]) -> None:
@@ -163,11 +165,18 @@ def rivals(processes: Processes) -> None:
         done = True in [processes.has_ended_the_run(attempt) for attempt in attempts]
 
 
+def triggers(processes: Processes) -> None:
+    """Twenty processes start at once, as if an iteration was triggered twenty times in Prefect's UI."""
+    attempts = [processes.begin() for _ in range(_TRIGGERS)]
+    ended = [processes.has_ended_the_run(attempt) for attempt in attempts]
+    assert ended.count(True) >= 1, processes.errors
+
+
 def main(fault: Callable[[Processes], None], folder: Path) -> dict[str, Any]:
     home, outcome = Home(folder / "home"), Outcome()
     with scripted_run(home, folder) as work:
         processes = Processes(home, folder, work)
-        assert processes.has_ended_the_run(processes.begin()), last_lines(processes.log)
+        assert processes.has_ended_the_run(processes.begin()), processes.errors
         expected, processes.count = stored_and_deleted(home, outcome), 0
         fault(processes)
         outcome.violations += differences(expected, stored_and_deleted(home, outcome))

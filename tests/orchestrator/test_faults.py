@@ -48,6 +48,14 @@ def test_four_processes_recover_a_run_at_once(tmp_path: Path) -> None:
         assert re.search("(RunHeld|StageHeld): .*process .* on", error), error
 
 
+def test_of_twenty_starts_at_once_one_works(tmp_path: Path, database_url: str) -> None:
+    outcome = _under("triggers", tmp_path, database_url)
+    assert outcome["processes"] == 20
+    assert outcome["errors"] != []
+    for error in outcome["errors"]:
+        assert re.search("(RunHeld|StageHeld): .*process .* on", error), error
+
+
 def test_postgresql_cuts_connections_in_a_transaction_and_starts_again(tmp_path: Path, own_postgresql: str) -> None:
     outcome = _under("cut", tmp_path, own_postgresql)
     assert len(outcome["errors"]) > 10

@@ -64,11 +64,11 @@ def test_a_preset_with_prompts_is_run_by_the_self_train_flow(api: TestClient, pr
     assert (flow["name"], row["parameters"]["preset"]) == ("self-train", "micro")
 
 
-def test_one_of_several_simultaneous_requests_starts_the_run(api: TestClient, name: str) -> None:
-    with ThreadPoolExecutor(4) as threads:
+def test_one_of_twenty_simultaneous_requests_starts_the_run(api: TestClient, name: str) -> None:
+    with ThreadPoolExecutor(20) as threads:
         body = {"name": name, "preset": "demo"}
-        answers = list(threads.map(lambda _: api.post(f"{PREFIX}/runs", json=body).status_code, range(4)))
-    assert sorted(answers) == [202, 409, 409, 409]
+        answers = list(threads.map(lambda _: api.post(f"{PREFIX}/runs", json=body).status_code, range(20)))
+    assert sorted(answers) == [202, *[409] * 19]
 
 
 def test_a_scheduled_run_can_be_cancelled_and_started_again(
