@@ -32,6 +32,7 @@ from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.orphans import is_subflow, note_process
+from orchestrator.installation.reachable import wait_for_ray
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.needs import services_of
@@ -279,6 +280,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     config = runs.stored_config(store, run)
     hide_keys(services_of(config))
     if not ray.is_initialized():
+        wait_for_ray(services)
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
     key, started, ran = StageKey(run, t, stage), time.monotonic(), False

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 
 import httpx
 
+from core.waiting import wait_until
 from orchestrator.installation.home import Home, NotUp, Services
 from services.prefect_server import PrefectServer
 
 _ANSWER_S = 2.0
+_RAY_IS_BACK_S, _POLL_S = 60.0, 0.2  # how long a Ray that is starting is waited for
 
 
 def problems_of(services: Services) -> list[str]:
@@ -26,6 +28,15 @@ def problem_with_ray(services: Services) -> str | None:
     """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
     url = services.dashboard_url
     return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
+
+
+def wait_for_ray(services: Services) -> None:
+    """Wait for a Ray that is just starting. Raises `NotUp` if it does not answer, since `ray.init` would wait without
+    end."""
+    if not wait_until(lambda: problem_with_ray(services) is None, _RAY_IS_BACK_S, _POLL_S):
+        raise NotUp(
+            f"Ray: {problem_with_ray(services)}; `coevo up` starts what has ended, and `coevo resume` continues a run"
+        )
 
 
 def ray_check(home: Home) -> Callable[[], bool] | None:

@@ -13,7 +13,9 @@ from prefect.runtime import flow_run as current
 
 from core.errors import CoevoError
 from orchestrator import artifacts, flows
-from orchestrator.installation.home import Home, Services
+from orchestrator.installation import reachable
+from orchestrator.installation.home import Home, NotUp, Services
+from orchestrator.installation.ports import free_port
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context
 from storage import queries
@@ -47,6 +49,18 @@ def evaluate_base(context: Context) -> LastWrite:
 
 def fail(context: Context) -> LastWrite:
     raise CoevoError("dataset.band: no question was kept")
+
+
+def test_a_stage_fails_if_ray_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ray.init` waits without end for a Ray that is away."""
+    url = f"http://127.0.0.1:{free_port()}"
+    home.save_services(Services("127.0.0.1:1", url, "", "", "", {}))
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(reachable, "_RAY_IS_BACK_S", 0.1)
+    with pytest.raises(
+        NotUp, match=rf"^Ray: {url} does not answer; `coevo up` starts what has ended, and `coevo resume`"
+    ):
+        flows.run_stage("demo", 0, "evaluate")
 
 
 def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
