@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -71,6 +72,24 @@ def test_a_killed_replica_loses_no_request_and_is_replaced(live: Live, base: Che
     pid, victim = next(iter(replicas(live).items()))
     victim.kill()
     assert _client(live).generate(PROMPTS, base.id) == expected
+    wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
+
+
+def test_a_replica_killed_in_the_middle_of_a_swap_is_replaced_by_one_with_the_new_checkpoint(
+    live: Live, base: Checkpoint, other: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_checkpoints(live.services, {"solver": base})
+    pid, victim = next(iter(replicas(live).items()))
+    put = checkpoints._put
+
+    def put_and_kill(*arguments: Any) -> None:
+        put(*arguments)
+        victim.kill()
+
+    monkeypatch.setattr(checkpoints, "_put", put_and_kill)
+    serve_checkpoints(live.services, {"solver": other})
+    replies = _client(live).generate(PROMPTS, other.id)
+    assert {reply.checkpoint for group in replies for reply in group} == {other.id}
     wait_until(lambda: len(replicas(live).keys() - {pid}) == 2, "Serve to start another replica")
 
 
