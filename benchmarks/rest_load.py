@@ -58,7 +58,12 @@ class Timing:
 
     kind: str
     seconds: float  # from the moment when it was due to the last byte of its answer
-    answered: bool  # with status 200
+    status: int | None  # of its answer; None without an answer
+
+    @property
+    def answered(self) -> bool:
+        """Whether its answer was a success."""
+        return self.status == 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,56 +144,60 @@ def at_a_rate(port: int, requests_to_send: Iterable[tuple[str, str]], rate: floa
             break
         schedule.append((due_s, kind, path))
     start = time.perf_counter()
-    return _measure(port, ((start + due_s, kind, path) for due_s, kind, path in schedule))
+    return measure(port, ((start + due_s, kind, path) for due_s, kind, path in schedule))
 
 
 def without_pause(port: int, requests_to_send: Iterable[tuple[str, str]], seconds: float) -> Load:
     """Send requests for `seconds` in a closed loop: each reader sends the next one after its answer."""
     end = time.perf_counter() + seconds
     due_now = ((time.perf_counter(), kind, path) for kind, path in requests_to_send)
-    return _measure(port, takewhile(lambda request: request[0] < end, due_now))
+    return measure(port, takewhile(lambda request: request[0] < end, due_now))
 
 
-_Due = tuple[float, str, str]  # when a request is due by the performance counter, its kind, its path
+Due = tuple[float, str, str]  # when a request is due by the performance counter, its kind, its path
 
 
-def _measure(port: int, requests_due: Iterator[_Due]) -> Load:
+def measure(port: int, requests_due: Iterator[Due], key: str | None = None) -> Load:
+    """Send each request when it is due, with the API's key if there is one, and wait for the last answer."""
     start, cpu = time.perf_counter(), time.process_time()
-    timings = asyncio.run(_send_all(port, requests_due))
+    timings = asyncio.run(_send_all(port, requests_due, key))
     return Load(timings, time.perf_counter() - start, time.process_time() - cpu)
 
 
-async def _send_all(port: int, requests_due: Iterator[_Due]) -> list[Timing]:
+async def _send_all(port: int, requests_due: Iterator[Due], key: str | None) -> list[Timing]:
     """Run the readers, which share `requests_due`: a free reader takes the next request and waits until it is due."""
     timings: list[Timing] = []
-    await asyncio.gather(*(_reader(port, requests_due, timings) for _ in range(READERS)))
+    headers = "Host: 127.0.0.1\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
+    await asyncio.gather(*(_reader(port, requests_due, headers, timings) for _ in range(READERS)))
     return timings
 
 
-async def _reader(port: int, requests_due: Iterator[_Due], timings: list[Timing]) -> None:
+async def _reader(port: int, requests_due: Iterator[Due], headers: str, timings: list[Timing]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for due, kind, path in requests_due:
         if (wait_s := due - time.perf_counter()) > 0:
             await asyncio.sleep(wait_s)
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                answered, closes = await _get(reader, writer, path)
+                status, closes = await _get(reader, writer, path, headers)
         except (OSError, asyncio.IncompleteReadError):  # a TimeoutError is an OSError
-            answered, closes = False, True
-        timings.append(Timing(kind, time.perf_counter() - due, answered))
+            status, closes = None, True
+        timings.append(Timing(kind, time.perf_counter() - due, status))
         if closes:
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.close()
 
 
-async def _get(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> tuple[bool, bool]:
-    """Send a GET request. Returns whether the status was 200, and whether the server closes the connection.
+async def _get(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, headers: str
+) -> tuple[int | None, bool]:
+    """Send a GET request. Returns the status, and whether the server closes the connection.
 
     The request is written by hand, because an HTTP client would take too much of the two cores from the server.
     """
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
     length = _LENGTH.search(head)
     await reader.readexactly(int(length[1]) if length else 0)
-    return head.startswith(b"HTTP/1.1 200"), b"\r\nconnection: close\r\n" in head.lower()
+    return int(head[9:12]), b"\r\nconnection: close\r\n" in head.lower()

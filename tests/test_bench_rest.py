@@ -39,9 +39,9 @@ def test_requests_are_the_same_for_the_same_seed() -> None:
 
 def test_figures_count_failed_requests_and_separate_the_routes() -> None:
     answered = [
-        Timing("label accuracy", 0.002, True),
-        Timing("label accuracy", 0.004, False),
-        Timing("page by index", 0.01, True),
+        Timing("label accuracy", 0.002, 200),
+        Timing("label accuracy", 0.004, 503),
+        Timing("page by index", 0.01, 200),
     ]
     figures = Load(answered, seconds=1.5, own_cpu=0.3).figures()
     assert (figures["requests"], figures["requests_per_s"], figures["failed"]) == (3, 2.0, 1)

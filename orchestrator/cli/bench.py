@@ -14,7 +14,7 @@ from orchestrator.starting import RunError
 
 BENCHES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),
-    *("similarity", "voting", "store", "rest", "methods", "collapse", "sets", "replay", "grading"),
+    *("similarity", "voting", "store", "rest", "methods", "collapse", "sets", "replay", "grading", "soak"),
 )
 
 
