@@ -71,7 +71,8 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
     """Send `rate` requests per second for `seconds` while runs work one after another; the last one is awaited."""
     store, variables = open_store(home.database), {**environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
     settings = small_run.overrides(1, small_run.write_benchmark(home.path), own_processes=False)
-    _work(store, _ALONE, settings, variables)
+    if failure := _work(store, _ALONE, settings, variables):
+        raise RuntimeError(failure)
     alone = _stored(home, store, _ALONE)
     paths, left_out = _paths(services, home.api_key)
     print(f"{len(paths)} routes are asked; these do not answer: {', '.join(left_out)}", file=sys.stderr, flush=True)
@@ -82,9 +83,9 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
         different: dict[str, list[str]] = {}
         while not load.done():
             name = f"soaked-{len(names):04d}"
-            _work(store, name, settings, variables, names)
-            if sentences := differences(alone, _stored(home, store, name)):
-                different[name] = [sentence[:300] for sentence in sentences[:5]]
+            failure = _work(store, name, settings, variables, names)
+            if sentences := [failure] if failure else differences(alone, _stored(home, store, name)):
+                different[name] = [sentence[:1_000] for sentence in sentences[:5]]
             print(f"{name}: {len(sentences)} differences", file=sys.stderr, flush=True)
         over.set()
     store.close()
@@ -103,8 +104,9 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
 
 def _work(
     store: Store, name: str, settings: Mapping[str, Any], variables: Mapping[str, str], begun: list[str] | None = None
-) -> None:
-    """Work on a run to its end. Its name is added to `begun` as soon as the API knows it."""
+) -> str | None:
+    """Work on a run to its end. Returns what it printed last if it failed. Its name is added to `begun` as soon as the
+    API knows it."""
     assignments = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     command = [str(_COEVO), "run", "demo", "--iterations", "2", "--name", name, *assignments]
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -113,8 +115,7 @@ def _work(
                 time.sleep(0.1)
             begun.append(name)
         printed, _ = process.communicate()
-    if process.returncode != 0:
-        raise RuntimeError(f"{name} failed:\n{printed.decode(errors='replace')[-3_000:]}")
+    return f"{name} failed:\n{printed.decode(errors='replace')[-1_000:]}" if process.returncode else None
 
 
 def _stored(home: Home, store: Store, name: str) -> Contents:

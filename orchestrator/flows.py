@@ -32,6 +32,7 @@ from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.orphans import is_subflow, note_process
+from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.installation.reachable import wait_for_ray
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
@@ -153,6 +154,7 @@ def _chosen(preset: str, preset_file: str) -> str:
 def begun() -> Iterator[None]:
     """What every flow does first. Its errors lose their secrets, because Prefect stores and shows them."""
     note_process()
+    retry_connecting()
     if not logs.is_configured():  # as it is in `coevo run`
         logs.configure("flow", home().secrets(), flow_run.get_parameters().get("run"))
     run_log.tidy_prefect()

@@ -28,7 +28,9 @@ from storage.upgrade_copy import copy_before_upgrade, copy_committed
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
 # resets the log at the same time.
 _WAL_SAFE_SINCE = (3, 51, 3)
-_BUSY_SECONDS = 30.0
+# How long a transaction waits for others. A reader gives up early, since a client waits for it. A writer may be a run,
+# which would fail, and on a busy machine one long read keeps it waiting: without the log, readers block its commit.
+_BUSY_SECONDS = {"read": 30.0, "write": 120.0}
 # JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
 # older versions of coevo stored.
 _JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
@@ -187,7 +189,7 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
         engine = create_engine(target, **_JSON, **_POOL)
         _ping_idle_connections(engine)
         return engine
-    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS}, **_JSON, **_POOL)
+    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS["read"]}, **_JSON, **_POOL)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
@@ -200,6 +202,8 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         write = connection.get_execution_options().get(_WRITE, False)
+        busy_ms = round(1_000 * _BUSY_SECONDS["write" if write else "read"])
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {busy_ms}")
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

@@ -3,17 +3,22 @@ answer."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
+import anyio
+import httpx
 import pytest
 from prefect import Flow, flow
+from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     ArtifactFilter,
@@ -29,6 +34,7 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import FlowPauseTimeout, Pause
 from prefect.input.run_input import keyset_from_paused_state
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Crashed, Running
 
 from core.errors import CoevoError
@@ -38,6 +44,8 @@ from orchestrator.evaluation_flows import recheck
 from orchestrator.flows import co_evolve, iteration
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home, home
+from orchestrator.installation.ports import free_port
+from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.ledger import owner, refuse_held
 from orchestrator.plan import plan
 from orchestrator.runs import prepare, status_kept, stored_config
@@ -108,6 +116,33 @@ def test_a_flow_run_that_is_refused_has_its_tags(
         refused()
     [newest] = prefect.read_flow_runs(limit=1, sort=FlowRunSort.START_TIME_DESC)
     assert {*newest.tags} == tags
+
+
+def test_a_new_client_of_a_flow_repeats_a_request_when_it_cannot_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect's own clients do not, before they have been connected once."""
+    for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
+        monkeypatch.setattr(kind, "_has_connected", None, raising=False)  # undone after the test
+    pauses: list[float] = []
+
+    async def no_pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", no_pause)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    retry_connecting()
+    url = f"http://127.0.0.1:{free_port()}"
+
+    async def ask() -> None:
+        async with PrefectHttpxAsyncClient() as client:
+            await client.get(url)
+
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2}):
+        with pytest.raises(httpx.ConnectError):
+            asyncio.run(ask())
+        assert len(pauses) == 2
+        with PrefectHttpxSyncClient() as client, pytest.raises(httpx.ConnectError):
+            client.get(url)
+    assert len(pauses) == 4
 
 
 def _status_after_a_cancellation(store: Store) -> str:

@@ -188,13 +188,16 @@ def test_reading_and_writing_in_a_write_session_is_atomic_on_sqlite(tmp_path: Pa
 
 
 def test_sqlite_s_settings_protect_against_data_loss(tmp_path: Path) -> None:
-    with open_store(f"sqlite:///{tmp_path}/coevo.db", create=True).write() as session:
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", create=True)
+    with store.write() as session:
         settings = {
             name: session.scalar(text(f"PRAGMA {name}"))
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         }
     journal = "wal" if sqlite3.sqlite_version_info >= (3, 51, 3) else "delete"
-    assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+    assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 120_000}
+    with store.read() as session:  # the same connection
+        assert session.scalar(text("PRAGMA busy_timeout")) == 30_000
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once])
