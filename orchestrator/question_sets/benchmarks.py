@@ -26,7 +26,7 @@ from core.suggestions import no_such
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, SUITES, home, make_private
 from orchestrator.question_sets import hub
-from orchestrator.question_sets.rows import SUFFIXES, read_rows
+from orchestrator.question_sets.rows import SUFFIXES, columns_in, read_rows
 from trainers.micro.bases import BASES
 from trainers.micro.world import make_benchmark
 
@@ -286,8 +286,7 @@ def _required(row: Mapping[str, Any], column: str, position: str) -> str:
     text = _text(row, column, position)
     if text is None:
         raise BenchmarkError(
-            f"{position}: column {column!r}: expected a text or a number, got none; the columns are "
-            f"{', '.join(map(repr, row))}"
+            f"{position}: column {column!r}: expected a text or a number, got none; the columns are {columns_in(row)}"
         )
     return text
 

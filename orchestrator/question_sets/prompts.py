@@ -13,7 +13,7 @@ from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.prompts import Prompts
 from orchestrator.question_sets.benchmarks import load_benchmark
-from orchestrator.question_sets.rows import read_rows
+from orchestrator.question_sets.rows import columns_in, read_rows
 from trainers.micro.bases import BASES
 from trainers.micro.world import make_problem
 
@@ -70,7 +70,7 @@ def _prompt(prompts: Prompts, position: str, row: Any, max_chars: int) -> GivenP
     if not isinstance(text, str):
         raise PromptsError(
             f"{position}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; the columns are "
-            f"{', '.join(map(repr, row))}"
+            f"{columns_in(row)}"
         )
     if (problem := refuse_question(text, max_chars)) is not None:
         raise PromptsError(f"{position}: column {prompts.question!r}: {problem}")

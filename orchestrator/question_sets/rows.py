@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from core.unicode import from_json
 
 MOST_ROWS = 2_000_000  # all are in memory while a run uses them
 _ROWS_AT_ONCE = 256
+_SHOWN = 500  # characters of what a message shows of a file
 SUFFIXES = (".jsonl", ".parquet", ".csv")
 
 
@@ -42,11 +43,22 @@ def _rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[str,
                 if line.strip():
                     yield f"{what} {path}, line {number}", from_json(line)
     except json.JSONDecodeError as failure:
-        raise error(f"{what} {path}, line {number}: not JSON: {failure}") from failure
+        raise error(f"{what} {path}, line {number}: not JSON: {shortened(failure)}") from failure
     except OSError as failure:
         raise error(f"{what} {path}: cannot be read: {failure.strerror or failure}") from failure
     except (UnicodeDecodeError, pa.ArrowException) as failure:
-        raise error(f"{what} {path}: cannot be read as {path.suffix or 'JSONL'}: {failure}") from failure
+        raise error(f"{what} {path}: cannot be read as {path.suffix or 'JSONL'}: {shortened(failure)}") from failure
+
+
+def columns_in(row: Mapping[str, Any]) -> str:
+    """The names of a row's columns, for a message."""
+    return shortened(", ".join(map(repr, row)))
+
+
+def shortened(text: object) -> str:
+    """A text for a message: a file may have names and values of any length."""
+    whole = str(text)
+    return whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}…"
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:

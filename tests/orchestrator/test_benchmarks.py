@@ -58,6 +58,14 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: str, complai
         load_benchmark(str(file))
 
 
+def test_a_message_about_a_file_is_short_whatever_the_file_has(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps({"x" * 100_000: 1}))
+    with pytest.raises(BenchmarkError, match=r"the columns are 'x+…$") as error:
+        load(str(file))
+    assert len(str(error.value)) < 2_000
+
+
 def test_lone_surrogates_in_a_file_are_replaced(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text(r'{"id": "1\ud83d", "problem": "p\ud83d", "answer": "2\ud83d"}')
