@@ -21,6 +21,7 @@ from services.flow_runs import ACTIVE, EXISTING
 from storage.session import open_store
 
 _ASK_S = 0.2  # between two questions to Prefect
+_STARTS_S = 60.0  # in which the runner has started the process
 _FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # Prefect's variable in the process of a flow run
 _CODES = {"COMPLETED": 0, "CRASHED": -signal.SIGKILL}  # state -> exit code; that of all others is 1
 
@@ -53,7 +54,8 @@ class FlowAttempt(Attempt):
         return self._ended
 
     def kill(self) -> None:
-        """Kill its process, if the runner has started one."""
+        """Kill its process as soon as the runner has started one."""
+        self.wait(_STARTS_S, lambda: any(True for _ in self._processes()))
         for process in self._processes():
             process.kill()
 
