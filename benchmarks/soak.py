@@ -42,13 +42,11 @@ _RATE, _SECONDS = 50, 3_600.0
 _ALONE = "soak-alone"  # the run without load
 _SAMPLE_S = 5.0
 _OF_ANY_RUN = ("", "/stages", "/iterations", "/series", "/checkpoints", "/evaluations")  # also of one that just began
-_QUERIES = {  # of the routes that need one
-    "/comparison": f"name={_ALONE}",
+_QUERIES = {  # of the routes that need one; some compare two runs or models, and are left out
     "/comparison/settings": f"run={_ALONE}",
     "/comparison/figures": f"run={_ALONE}",
     "/comparison/series": f"run={_ALONE}&name=reward_mean&by=step",
     "/comparison/latest": f"run={_ALONE}&name=label_accuracy",
-    "/comparison/models": f"model={_ALONE}:1",
     "/evaluations/{evaluation}/record": "item=0",
 }
 _PAGES = ("/", "/compare", "/alerts", "/evaluations", "/label", "/api/docs", "/api/openapi.json", "/healthz")
@@ -81,13 +79,15 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
         memory = threads.submit(_memory_until, over, home)
         load = threads.submit(_load, services, home.api_key, paths, names, rate, seconds)
         different: dict[str, list[str]] = {}
-        while not load.done():
-            name = f"soaked-{len(names):04d}"
-            failure = _work(store, name, settings, variables, names)
-            if sentences := [failure] if failure else differences(alone, _stored(home, store, name)):
-                different[name] = [sentence[:1_000] for sentence in sentences[:5]]
-            print(f"{name}: {len(sentences)} differences", file=sys.stderr, flush=True)
-        over.set()
+        try:
+            while not load.done():
+                name = f"soaked-{len(names):04d}"
+                failure = _work(store, name, settings, variables, names)
+                if sentences := [failure] if failure else differences(alone, _stored(home, store, name)):
+                    different[name] = [sentence[:1_000] for sentence in sentences[:5]]
+                print(f"{name}: {len(sentences)} differences", file=sys.stderr, flush=True)
+        finally:
+            over.set()
     store.close()
     figures = load.result().figures()
     return {
@@ -108,7 +108,8 @@ def _work(
     """Work on a run to its end. Returns what it printed last if it failed. Its name is added to `begun` as soon as the
     API knows it."""
     assignments = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    command = [str(_COEVO), "run", "demo", "--iterations", "2", "--name", name, *assignments]
+    command = [str(_COEVO), "run", small_run.PRESET, "--name", name, *assignments]
+    command.append(f"--iterations={small_run.ITERATIONS}")
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         if begun is not None:
             while process.poll() is None and find_run(store, name) is None:
@@ -181,6 +182,7 @@ def _growth(samples: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
     figures = {}
     for name, megabytes in samples.items():
         tenth = max(1, len(megabytes) // 10)
-        warm, end = statistics.median(megabytes[tenth : 2 * tenth]), statistics.median(megabytes[-tenth:])
+        warm_samples = megabytes[tenth : 2 * tenth] or megabytes
+        warm, end = statistics.median(warm_samples), statistics.median(megabytes[-tenth:])
         figures[name] = {"warm": warm, "end": end, "growth": end - warm, "most": max(megabytes)}
     return {name: {key: round(value, 1) for key, value in of_one.items()} for name, of_one in figures.items()}

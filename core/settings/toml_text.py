@@ -16,8 +16,8 @@ NONE = "none"  # what a preset writes for a setting that is None and has another
 def from_toml(text: str) -> dict[str, Any]:
     """Parse TOML that comes from outside.
 
-    Raises `tomllib.TOMLDecodeError` if `text` is not TOML, or if Python cannot hold it: an integer has more than 4,300
-    digits, or it is nested deeper than `_DEEPEST` levels, which a look at all of it could not reach either.
+    Raises `tomllib.TOMLDecodeError` if `text` is not TOML, if an integer has more than the 4,300 digits that Python
+    reads, or if it is nested deeper than `_DEEPEST` levels, which could exhaust Python's stack later.
     """
     try:
         tree = tomllib.loads(text)
