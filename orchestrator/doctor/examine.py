@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from core.errors import CoevoError
@@ -14,6 +15,8 @@ from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject
 Check = Callable[[Subject], Finding | list[Finding]]
 _DEADLINE_S = 30.0
 _WITH_PROCESS_S = devices.DEADLINE_S + 30  # for checks that wait for a process, which has a deadline of its own
+# Python handles a Ctrl-C that comes just before a wait for another thread only when that wait has ended.
+_LONGEST_WAIT_S = 0.5
 
 CHECKS: tuple[tuple[str, Check, float], ...] = (
     ("Python", packages.check_python, _DEADLINE_S),
@@ -70,8 +73,11 @@ def _within(check: Check, subject: Subject, deadline_s: float) -> list[Finding]:
             answer.set_exception(error)
 
     threading.Thread(target=work, name="check", daemon=True).start()
+    deadline = time.monotonic() + deadline_s
+    while not answer.done() and (left_s := deadline - time.monotonic()) > 0:
+        wait([answer], min(left_s, _LONGEST_WAIT_S))
     try:
-        findings = answer.result(deadline_s)
+        findings = answer.result(0)
         return findings if isinstance(findings, list) else [findings]
     except CheckFailed as fault:
         return [Finding("fault", str(fault), fault.remedy)]

@@ -278,6 +278,25 @@ def test_a_check_that_hangs_ends_at_its_deadline(home: Home) -> None:
     assert_fault(result, r"no answer within 0\.01 s")
 
 
+def test_ctrl_c_ends_the_checks_although_its_signal_interrupts_no_wait(home: Home) -> None:
+    ended = threading.Event()
+
+    def interrupted(_: Subject) -> Finding:
+        signal.raise_signal(signal.SIGINT)  # in this thread, so the main thread's wait goes on
+        ended.wait(20)
+        ended.set()
+        return Finding("ok", "")
+
+    # The tests may run in the background of a shell, whose processes ignore Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            [*examine(Subject(home), [("interrupted", interrupted, 30)])]
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert not ended.is_set()
+
+
 def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: Path) -> None:
     fifo = tmp_path / "started"  # the question keeps it open until it ends
     os.mkfifo(fifo)
