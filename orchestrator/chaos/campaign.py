@@ -19,6 +19,7 @@ from orchestrator.chaos.victims import Victim
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home
+from orchestrator.starting import find_run
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.contents import Contents, contents_of, differences
@@ -73,10 +74,12 @@ class Campaign:
             reported, trace = len(outcome.violations), Trace(self._folder / f"{outcome.runs + 1}.trace")
             killed = KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes)
             killed.to_its_end()
-            strikes, stored = (), stored_and_deleted(self._home, self.outcome)
-            if killed.own_processes not in expected:
-                expected[killed.own_processes], *_ = self._uninterrupted(own_processes=killed.own_processes)
-            self._compare(expected[killed.own_processes], stored)
+            if self._exists():
+                stored = stored_and_deleted(self._home, self.outcome)
+                if killed.own_processes not in expected:
+                    expected[killed.own_processes], *_ = self._uninterrupted(own_processes=killed.own_processes)
+                self._compare(expected[killed.own_processes], stored)
+            strikes = ()
             outcome.runs += 1
             self._report(
                 f"{outcome.kills} of {self._kills} kills, {outcome.runs} runs, {len(outcome.violations)} violations"
@@ -84,6 +87,13 @@ class Campaign:
             for violation in outcome.violations[reported:]:
                 self._report(violation)
         return outcome
+
+    def _exists(self) -> bool:
+        """Whether the run was created. One that could not be begun is a violation by itself."""
+        store = open_store(self._home.database)
+        exists = find_run(store, NAME) is not None
+        store.close()
+        return exists
 
     def _uninterrupted(self, *, own_processes: bool) -> tuple[Contents, Ended, Trace]:
         """What is stored of a run that nothing interrupts."""

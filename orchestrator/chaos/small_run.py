@@ -63,7 +63,9 @@ def work(home: Home, settings: Mapping[bool, dict[str, Any]], own_processes: boo
     `settings` are those without and with `own_processes`.
     """
     from orchestrator import flows  # Prefect reads its settings when it is imported
+    from orchestrator.installation.prefect_clients import retry_connecting
 
+    retry_connecting()
     store = open_store(home.database)
     exists = find_run(store, NAME) is not None
     store.close()

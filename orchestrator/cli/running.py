@@ -122,7 +122,9 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with collection_paused():
         from orchestrator import flows  # Prefect reads its settings when it is imported
+        from orchestrator.installation.prefect_clients import retry_connecting
 
+    retry_connecting()  # the services answer; Prefect may be killed and started again before the flow begins
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_said_once)
     name = parameters["run"]
@@ -139,11 +141,13 @@ def _told_how_to_go_on(name: str) -> Iterator[None]:
     """Tell how the run continues after Ctrl-C or `kill -INT`, and when Prefect does not answer any more."""
     try:
         yield
-    except httpx.HTTPError as error:
-        if not is_away(error):
+    except (httpx.HTTPError, RuntimeError) as error:
+        # A client's first request is for the server's version, whose failure is a RuntimeError.
+        cause = error.__cause__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, httpx.HTTPError) or not is_away(cause):
             raise
         raise RunError(
-            f"run {name}: interrupted, because Prefect does not answer: {error}. Nothing is lost: `coevo up` starts "
+            f"run {name}: interrupted, because Prefect does not answer: {cause}. Nothing is lost: `coevo up` starts "
             f"what has ended, and then `coevo resume {name}` continues the run"
         ) from error
     except KeyboardInterrupt:

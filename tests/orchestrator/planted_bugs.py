@@ -5,12 +5,14 @@ Each function plants one in this process and its forks, and returns that moment.
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import signal
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -23,6 +25,7 @@ from orchestrator.chaos.trace import Strike
 from orchestrator.stages.context import Context
 from storage import checkpoints, queries
 from storage.queries import evaluations
+from storage.rows import RunDetail
 
 _PATCH = pytest.MonkeyPatch()
 
@@ -65,6 +68,23 @@ def write_without_a_fence() -> Strike:
 
     _PATCH.setattr(Context, "write", write)
     return Strike(3, "batch begun", signal=signal.SIGSTOP)  # the first of `generate_questions`, after an evaluation
+
+
+def begun_once() -> Strike:
+    """A process that dies while it creates the run leaves a mark, and all later ones fail at it."""
+    create, mark = queries.runs.create_run, mmap.mmap(-1, 1)  # which forks share
+
+    def create_with_mark(session: Session, **run: Any) -> RunDetail:
+        if mark[0]:
+            raise FileExistsError("somebody creates the run")
+        mark[0] = 1
+        faultpoint("training begun")  # which no other part of the scripted loop comes to
+        created = create(session, **run)
+        mark[0] = 0
+        return created
+
+    _PATCH.setattr(queries.runs, "create_run", create_with_mark)
+    return Strike(1, "training begun")
 
 
 def done_before_written() -> Strike:

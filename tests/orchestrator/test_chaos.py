@@ -42,6 +42,7 @@ def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_p
         ("seed_of_the_process", "a row is missing"),
         ("write_without_a_fence", "usage: a row is too many"),
         ("done_before_written", "rollouts: a row is missing"),
+        ("begun_once", "FileExistsError: somebody creates the run"),
     ],
 )
 def test_a_planted_bug_is_seen(tmp_path: Path, bug: str, seen_as: str) -> None:

@@ -1,10 +1,20 @@
-"""What a command that runs a run says when somebody ends it."""
+"""What a command that runs a run says when somebody ends it, and when Prefect is away."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+import httpx
 import pytest
+from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from orchestrator.cli import running
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Services
+from orchestrator.installation.ports import free_port
+from orchestrator.starting import RunError
 
 
 def test_who_ends_a_run_in_a_terminal_is_told_that_it_is_cancelled_and_how_it_goes_on(
@@ -13,3 +23,35 @@ def test_who_ends_a_run_in_a_terminal_is_told_that_it_is_cancelled_and_how_it_go
     with pytest.raises(KeyboardInterrupt), running._told_how_to_go_on("night"):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "run night: cancelled; `coevo resume night` continues it\n"
+
+
+def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    services = Services("127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", "", {})
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.setattr(cluster, "join", lambda _home: services)
+    monkeypatch.setattr(cluster, "wait_until_ready", lambda *_: None)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
+        monkeypatch.setattr(kind, "_has_connected", None, raising=False)  # undone after the test
+    address = {PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api", PREFECT_CLIENT_MAX_RETRIES: 2}
+    with (
+        temporary_settings(address),
+        pytest.raises(RunError, match=r"run night: interrupted, because Prefect does not answer: .*refused"),
+    ):
+        running.run_flow("co_evolve", run="night", preset="demo", iterations=1, overrides={})
+    assert pauses.count(0) == 3  # httpx pauses so in each request, before it connects again
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("a bug"),
+        httpx.HTTPStatusError("a bug", request=httpx.Request("GET", "http://a"), response=httpx.Response(404)),
+    ],
+)
+def test_other_errors_are_not_taken_for_an_absent_prefect(error: Exception) -> None:
+    with pytest.raises(type(error), match="a bug"), running._told_how_to_go_on("night"):
+        raise error

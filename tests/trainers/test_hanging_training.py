@@ -23,7 +23,7 @@ from tests.fake_clock import clock_that_runs_while, fake_clock
 from tests.fake_service import fake_service, lengths
 from tests.live import wait_until
 from tests.processes import status_of
-from trainers.base import TrainError, TrainJob
+from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.local.heartbeat import Heartbeat, Watchdog, _kill_process
 from trainers.local.order import Order
 from trainers.local.trainer import LocalTrainer
@@ -59,27 +59,36 @@ class Stopping:
         return any(status_of(pid) == psutil.STATUS_STOPPED for pid in self.stopped)
 
 
-@pytest.mark.usefixtures("own_ray")
+@pytest.fixture(scope="module")
+def unbroken(own_ray: None, start: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+    """What the job of two workers comes to on one machine if none is stopped."""
+    with fake_service(lengths) as (service, _):
+        return LocalTrainer().train(job_in(tmp_path_factory.mktemp("unbroken"), start, service), lambda *_: None)
+
+
 @pytest.mark.parametrize("on_a_cluster", [False, True])
 def test_a_training_that_hangs_is_killed_and_goes_on_to_the_same_result(
-    on_a_cluster: bool, tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    on_a_cluster: bool,
+    unbroken: TrainResult,
+    tmp_path: Path,
+    start: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A worker is stopped in the third step. Both are killed, and begin again after the second."""
     monkeypatch.setattr(LocalTrainer, "_uses_this_machine_only", lambda _self: not on_a_cluster)
-    work_dir, steps = tmp_path / "broken" / "job", list[int]()
+    work_dir, steps = tmp_path / "job", list[int]()
     stopping = Stopping(work_dir, lambda stopped: (work_dir / "step_2").exists() and not stopped)
-    with fake_service(lengths) as (service, _):
-        unbroken = LocalTrainer().train(job_in(tmp_path / "unbroken", start, service), lambda *_: None)
     clock_that_runs_while(stopping.hangs, monkeypatch, STEP_S)
     with fake_service(stopping) as (service, _):
-        broken = LocalTrainer().train(job_in(tmp_path / "broken", start, service), lambda step, _: steps.append(step))
+        broken = LocalTrainer().train(job_in(tmp_path, start, service), lambda step, _: steps.append(step))
     assert len(stopping.stopped) == 1
     wait_until(lambda: status_of(stopping.stopped[0]) is None, "the stopped worker to have ended")
     assert "nothing came from the training for 7200 s, so its workers are killed" in caplog.text
     assert steps == [1, 2, 3, 4]
     assert without_timings(broken.metrics) == without_timings(unbroken.metrics)
     for file in ("final/model.safetensors", "step_4/optimizer.safetensors"):
-        assert (work_dir / file).read_bytes() == (tmp_path / "unbroken" / "job" / file).read_bytes(), file
+        assert (work_dir / file).read_bytes() == (unbroken.folder.parent / file).read_bytes(), file
 
 
 @pytest.mark.usefixtures("own_ray")
