@@ -28,6 +28,7 @@ from storage.queries import evaluations
 from storage.rows import RunDetail
 
 _PATCH = pytest.MonkeyPatch()
+undo = _PATCH.undo  # takes all of them out again
 
 
 def publish_in_place() -> Strike:

@@ -1,10 +1,10 @@
-"""`python -m tests.orchestrator.scripted_loop FOLDER KILLS [BUG]`: a campaign of `coevo chaos` on a loop without Ray.
+"""`python -m tests.orchestrator.scripted_loop FOLDER KILLS [BUG…]`: a campaign of `coevo chaos` on a loop without Ray.
 
-A kill costs a fraction of a second. It prints the campaign's outcome as JSON.
+A kill costs a fraction of a second. It prints the campaign's outcome as JSON; with bugs, one campaign's of each.
 
 The stages, the ledger and the store are the real ones. The models are scripted: fake applications write the texts, and
-a fake training writes weights that name its job. BUG is a function of `planted_bugs`; a
-campaign with one kill gives the signal at which the bug does harm.
+a fake training writes weights that name its job. A BUG is a function of `planted_bugs`; a campaign with one kill gives
+the signal at which the bug does harm.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from core.types import StageKey
 from orchestrator import runs
 from orchestrator.chaos import small_run
 from orchestrator.chaos.campaign import Campaign
+from orchestrator.chaos.trace import Strike
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LastWrite, Result, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
@@ -115,10 +116,9 @@ def scripted_run(home: Home, folder: Path) -> Iterator[Callable[[bool], None]]:
             applications.kill()
 
 
-def main(folder: Path, kills: int, bug: str = "") -> None:
-    """Run the campaign."""
+def campaign_on(folder: Path, kills: int, strikes: Sequence[Strike] = ()) -> dict[str, Any]:
+    """The outcome of a campaign in a home of its own."""
     home = Home(folder / "home")
-    strike = getattr(planted_bugs, bug)() if bug else None
     with scripted_run(home, folder) as work_on_it:
         campaign = Campaign(
             home,
@@ -127,11 +127,22 @@ def main(folder: Path, kills: int, bug: str = "") -> None:
             kills=kills,
             seed=1,
             victims=("driver", "suspended"),
-            strikes=[strike] if strike else [],
+            strikes=strikes,
             report=lambda line: print(line, file=sys.stderr),
         )
-        outcome = campaign.run()
-    print(json.dumps(outcome.as_json()))
+        return campaign.run().as_json()
+
+
+def main(folder: Path, kills: int, *bugs: str) -> None:
+    if not bugs:
+        print(json.dumps(campaign_on(folder, kills)))
+        return
+    outcomes = {}
+    for bug in bugs:
+        (folder / bug).mkdir()
+        outcomes[bug] = campaign_on(folder / bug, kills, [getattr(planted_bugs, bug)()])
+        planted_bugs.undo()
+    print(json.dumps(outcomes))
 
 
 if __name__ == "__main__":
