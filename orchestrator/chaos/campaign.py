@@ -25,7 +25,7 @@ from storage import queries
 from storage.contents import Contents, contents_of, differences
 from storage.session import open_store
 
-_KILLS_PER_RUN = 25
+_KILLS_PER_RUN = 40
 _LATEST = 0.2  # of the time of an uninterrupted run: when a process is killed at a random time, at the latest
 _SUSPENDED_AT: tuple[FaultPoint, ...] = ("batch begun", "step begun", "stage ready to end")  # in the first run
 _SHOWN = 5  # differences of a run
