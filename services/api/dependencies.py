@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Annotated, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import Depends, Path, Query, Request, Response
-from sqlalchemy.orm import Session
 
 from services.api.prefect import Prefect
 from services.api.schemas import to_json
@@ -47,11 +46,6 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
 frequent_route = in_own_threads("frequent routes", 3)
 
 
-def _read_session(request: Request) -> Iterator[Session]:
-    with request.app.state.store.read() as session:
-        yield session
-
-
 async def _store(request: Request) -> Store:  # async, because it waits for nothing and needs no thread
     store: Store = request.app.state.store
     return store
@@ -67,9 +61,9 @@ def as_json(answer: object) -> Response:
     return Response(to_json(answer), media_type="application/json")
 
 
-ReadSession = Annotated[Session, Depends(_read_session)]
-# For the most frequent routes, which open a session themselves. FastAPI would open `ReadSession` in a thread before the
-# route and close it in a thread after it, which is a third of a page's cost.
+# Routes open a session and close it themselves, in one thread. FastAPI would close that of a dependency only when the
+# response is sent, and the request would wait for another thread before that, as the response is validated in one. If
+# all threads then wait for a writer or a connection, they wait for this request, and it waits for them.
 StoreDependency = Annotated[Store, Depends(_store)]
 PrefectDependency = Annotated[Prefect, Depends(_prefect)]
 RunName = Annotated[str, Path(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])]

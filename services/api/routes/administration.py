@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from services.api.access.keys import new_key
 from services.api.access.origins import same_site
-from services.api.dependencies import ReadSession, StoreDependency
+from services.api.dependencies import StoreDependency
 from services.api.problems import documented
 from storage import queries
 from storage.errors import StoreError
@@ -35,9 +35,10 @@ class NewKey(BaseModel):
 
 
 @router.get("")
-def list_keys(session: ReadSession) -> list[KeyRow]:
+def list_keys(store: StoreDependency) -> list[KeyRow]:
     """All keys, the oldest first, including revoked ones. The response does not contain the keys themselves."""
-    return queries.keys.list_keys(session)
+    with store.read() as session:
+        return queries.keys.list_keys(session)
 
 
 @router.post("", status_code=201, responses=documented(409, 415), dependencies=[Depends(same_site)])

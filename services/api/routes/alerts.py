@@ -6,9 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
 
 from services.api.access.origins import same_site
-from services.api.dependencies import Limit, ReadSession
+from services.api.dependencies import Limit, StoreDependency
 from services.api.problems import documented, invalid
 from storage import queries
 from storage.errors import AlreadyAcknowledged, NotThere
@@ -42,7 +43,7 @@ class Acknowledgement(BaseModel):
 
 @router.get("", responses=documented(400, 404))
 def list_alerts(
-    session: ReadSession,
+    store: StoreDependency,
     run: Annotated[str | None, Query(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])] = None,
     severity: Severity | None = None,
     acknowledged: Annotated[bool | None, Query(description="Whether it has been acknowledged.")] = None,
@@ -50,22 +51,24 @@ def list_alerts(
     after: Annotated[str | None, Query(pattern=_ID, description="`next` of the previous page.")] = None,
 ) -> AlertPage:
     """Alerts of all runs or of one, the newest first."""
-    if run is not None:
-        queries.runs.get_run(session, run)
-    last = _last_alert(session, after)
-    alerts = queries.alerts.list_alerts(
-        session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
-    )
+    with store.read() as session:
+        if run is not None:
+            queries.runs.get_run(session, run)
+        last = _last_alert(session, after)
+        alerts = queries.alerts.list_alerts(
+            session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
+        )
     items = alerts[:limit]
     return AlertPage(items=items, next=items[-1].id if len(alerts) > limit else None)
 
 
 @router.get("/{alert}", responses=documented(404))
-def get_alert(session: ReadSession, alert: AlertId) -> AlertDetail:
+def get_alert(store: StoreDependency, alert: AlertId) -> AlertDetail:
     """One alert with its deliveries, one for each target."""
-    return AlertDetail(
-        alert=queries.alerts.get_alert(session, alert), deliveries=queries.alerts.deliveries_of(session, alert)
-    )
+    with store.read() as session:
+        return AlertDetail(
+            alert=queries.alerts.get_alert(session, alert), deliveries=queries.alerts.deliveries_of(session, alert)
+        )
 
 
 @acknowledging.post(
@@ -83,7 +86,7 @@ def acknowledge_alert(request: Request, alert: AlertId, body: Acknowledgement) -
             raise HTTPException(409, str(error)) from error
 
 
-def _last_alert(session: ReadSession, after: str | None) -> AlertRow | None:
+def _last_alert(session: Session, after: str | None) -> AlertRow | None:
     try:
         return None if after is None else queries.alerts.get_alert(session, after)
     except NotThere as error:

@@ -12,7 +12,7 @@ from core.statistics.audits import AuditError
 from core.statistics.calibration import Fold
 from core.statistics.estimates import Estimate
 from services.api.access.origins import same_site
-from services.api.dependencies import Iteration, ReadSession, RunName
+from services.api.dependencies import Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.oracles.accuracy import (
     Accuracy,
@@ -143,25 +143,28 @@ def draw(request: Request, run: RunName, iteration: Iteration, body: SampleReque
 
 
 @router.get("/iterations/{iteration}/samples/{oracle}", responses=documented(404))
-def get_sample(session: ReadSession, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
+def get_sample(store: StoreDependency, run: RunName, iteration: Iteration, oracle: Oracle) -> Sample:
     """How far an oracle's sample is audited, by stratum. `drawn` is 0 if there is no sample."""
-    queries.runs.refuse_missing_iteration(session, run, iteration)
-    return _sample(session, run, iteration, oracle)
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, run, iteration)
+        return _sample(session, run, iteration, oracle)
 
 
 @router.get("/audits", responses=documented(404))
-def get_audits(session: ReadSession, run: RunName) -> RunAudits:
+def get_audits(store: StoreDependency, run: RunName) -> RunAudits:
     """Label accuracy by iteration and oracle, the estimates between audits with their check, and how far oracles and
     annotators agree."""
-    queries.runs.get_run(session, run)
-    return RunAudits.of(audits_of(session, run))
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return RunAudits.of(audits_of(session, run))
 
 
 @router.get("/agreement", responses=documented(404))
-def get_agreement(session: ReadSession, run: RunName) -> Agreements:
+def get_agreement(store: StoreDependency, run: RunName) -> Agreements:
     """How far the oracles agree on the run's pseudo-labels, and how far the annotators do."""
-    queries.runs.get_run(session, run)
-    return Agreements(oracles=between_oracles(session, run), annotators=between_annotators(session, run))
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return Agreements(oracles=between_oracles(session, run), annotators=between_annotators(session, run))
 
 
 def _sample(session: Session, run: str, iteration: int, oracle: str) -> Sample:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from core.types import Checkpoint, CheckpointRole, checkpoint_id
-from services.api.dependencies import Iteration, ReadSession, RunName
+from services.api.dependencies import Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.api.schemas import CheckpointDetail
 from storage import queries
@@ -14,21 +14,25 @@ router = APIRouter(prefix="/runs/{run}/checkpoints", tags=["checkpoints"])
 
 
 @router.get("", responses=documented(404))
-def list_checkpoints(session: ReadSession, run: RunName) -> list[Checkpoint]:
+def list_checkpoints(store: StoreDependency, run: RunName) -> list[Checkpoint]:
     """A run's checkpoints by iteration, the base model first."""
-    queries.runs.get_run(session, run)
-    return queries.checkpoints.checkpoints_of(session, run)
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return queries.checkpoints.checkpoints_of(session, run)
 
 
 @router.get("/{role}/{iteration}", responses=documented(404))
-def get_checkpoint(session: ReadSession, run: RunName, role: CheckpointRole, iteration: Iteration) -> CheckpointDetail:
+def get_checkpoint(
+    store: StoreDependency, run: RunName, role: CheckpointRole, iteration: Iteration
+) -> CheckpointDetail:
     """One checkpoint: its files, the checkpoints that it was trained from, and those that were trained from it."""
     key = checkpoint_id(run, role, iteration)
-    checkpoint, *ancestors = queries.checkpoints.lineage(session, key)
-    return CheckpointDetail(
-        checkpoint=checkpoint,
-        manifest=queries.checkpoints.manifest_of(session, key),
-        ancestors=ancestors,
-        children=queries.checkpoints.children_of(session, key),
-        descendants=queries.checkpoints.descendants_of(session, key),
-    )
+    with store.read() as session:
+        checkpoint, *ancestors = queries.checkpoints.lineage(session, key)
+        return CheckpointDetail(
+            checkpoint=checkpoint,
+            manifest=queries.checkpoints.manifest_of(session, key),
+            ancestors=ancestors,
+            children=queries.checkpoints.children_of(session, key),
+            descendants=queries.checkpoints.descendants_of(session, key),
+        )

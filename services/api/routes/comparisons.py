@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
 
-from services.api.dependencies import ReadSession, StoreDependency, in_own_threads
+from services.api.dependencies import StoreDependency, in_own_threads
 from services.api.problems import documented, invalid
 from services.api.routes.presets import QuestionSets
 from services.api.schemas import ExperimentRuns
@@ -29,10 +29,11 @@ _comparison = in_own_threads("comparisons", 2)
 
 
 @router.get("/experiments")
-def list_experiments(session: ReadSession) -> list[ExperimentRuns]:
+def list_experiments(store: StoreDependency) -> list[ExperimentRuns]:
     """Experiments that have a run."""
-    names = queries.experiments.list_experiments(session)
-    return [ExperimentRuns(name=name, arms=queries.experiments.arms_of(session, name)) for name in names]
+    with store.read() as session:
+        names = queries.experiments.list_experiments(session)
+        return [ExperimentRuns(name=name, arms=queries.experiments.arms_of(session, name)) for name in names]
 
 
 @router.get("/comparison", responses=documented(404, 409))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request
+from sqlalchemy.orm import Session
 
 from core.settings.parsing import ConfigError
-from services.api.dependencies import ReadSession, RunName
+from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
 from services.api.routes.presets import Presets
 from services.comparison import counted_runs
@@ -32,35 +33,38 @@ Oracle = Annotated[str | None, Query(pattern=_WORD, description="By default the 
 
 
 @router.get("/runs/{run}/configuration", responses=documented(404, 409))
-def get_configuration(request: Request, session: ReadSession, presets: Presets, run: RunName) -> Configuration:
+def get_configuration(request: Request, store: StoreDependency, presets: Presets, run: RunName) -> Configuration:
     """Every setting of a run with its source, its default and the paper's value, and the configuration as TOML."""
-    preset = queries.runs.get_run(session, run).preset
     papers: Path | None = request.app.state.papers
-    try:
-        return configuration_of(session, run, presets.get(preset or ""), papers)
-    except ConfigError as error:
-        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
+        preset = queries.runs.get_run(session, run).preset
+        try:
+            return configuration_of(session, run, presets.get(preset or ""), papers)
+        except ConfigError as error:
+            raise HTTPException(409, str(error)) from error
 
 
 @router.get("/comparison/settings", responses=documented(404, 409))
-def get_settings_comparison(session: ReadSession, run: Runs) -> SettingsComparison:
+def get_settings_comparison(store: StoreDependency, run: Runs) -> SettingsComparison:
     """The settings in which runs differ, and the groups of runs that differ only in their seed and length."""
-    try:
-        return compare_settings(session, run)
-    except ConfigError as error:
-        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
+        try:
+            return compare_settings(session, run)
+        except ConfigError as error:
+            raise HTTPException(409, str(error)) from error
 
 
 @router.get("/comparison/figures", responses=documented(404))
-def list_compared_figures(session: ReadSession, run: Runs) -> list[ComparedFigure]:
+def list_compared_figures(store: StoreDependency, run: Runs) -> list[ComparedFigure]:
     """The figures that any of these runs has, for /comparison/series."""
-    _refuse_unknown(session, run)
-    return figures_of(session, run)
+    with store.read() as session:
+        _refuse_unknown(session, run)
+        return figures_of(session, run)
 
 
 @router.get("/comparison/series", responses=documented(404, 409))
 def get_compared_series(
-    session: ReadSession,
+    store: StoreDependency,
     run: Runs,
     name: Annotated[str, Query(pattern=_WORD, examples=["kl"], description="One of the figures.")],
     by: Annotated[
@@ -72,20 +76,21 @@ def get_compared_series(
     oracle: Oracle = None,
 ) -> list[LabelledCurve]:
     """One figure of each run, or of each group of runs; those without it are left out."""
-    _refuse_unknown(session, run)
-    arms = {name_of_run: [name_of_run] for name_of_run in run}
-    try:
-        if grouped:
-            groups = compare_settings(session, run).groups
-            arms = {group.label: counted_runs(session, group.runs) for group in groups}
-        return labelled_curves(session, arms, name, by == "step", oracle)
-    except (ConfigError, StoreError) as error:
-        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
+        _refuse_unknown(session, run)
+        arms = {name_of_run: [name_of_run] for name_of_run in run}
+        try:
+            if grouped:
+                groups = compare_settings(session, run).groups
+                arms = {group.label: counted_runs(session, group.runs) for group in groups}
+            return labelled_curves(session, arms, name, by == "step", oracle)
+        except (ConfigError, StoreError) as error:
+            raise HTTPException(409, str(error)) from error
 
 
 @router.get("/comparison/latest", responses=documented(404))
 def list_latest_figures(
-    session: ReadSession,
+    store: StoreDependency,
     run: Runs,
     name: Annotated[list[Annotated[str, Query(pattern=_WORD)]], Query(min_length=1, max_length=20, examples=[["kl"]])],
     baseline: Annotated[
@@ -94,10 +99,11 @@ def list_latest_figures(
     oracle: Oracle = None,
 ) -> list[LatestFigures]:
     """Figures of each run after its last and its best iteration, and their differences to the baseline's."""
-    _refuse_unknown(session, [*run, *([] if baseline is None else [baseline])])
-    return latest_figures(session, run, name, baseline, oracle)
+    with store.read() as session:
+        _refuse_unknown(session, [*run, *([] if baseline is None else [baseline])])
+        return latest_figures(session, run, name, baseline, oracle)
 
 
-def _refuse_unknown(session: ReadSession, runs: Sequence[str]) -> None:
+def _refuse_unknown(session: Session, runs: Sequence[str]) -> None:
     for run in runs:
         queries.runs.get_run(session, run)

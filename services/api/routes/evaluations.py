@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
-from services.api.dependencies import After, Limit, ReadSession
+from services.api.dependencies import After, Limit, StoreDependency
 from services.api.problems import documented
 from services.evaluations import (
     EvaluationFigures,
@@ -40,35 +40,39 @@ class RecordPage(BaseModel):
 
 
 @router.get("", responses=documented(404))
-def list_all_evaluations(session: ReadSession, run: Run = None) -> list[ListedEvaluation]:
+def list_all_evaluations(store: StoreDependency, run: Run = None) -> list[ListedEvaluation]:
     """What models were asked and how many answers were right: evaluations of `coevo evaluate`, the newest first, or
     those of a run in their order."""
-    if run is None:
-        return with_accuracy(session, queries.evaluations.list_evaluations(session))
-    queries.runs.get_run(session, run)
-    return with_accuracy(session, queries.evaluations.of_run(session, run))
+    with store.read() as session:
+        if run is None:
+            return with_accuracy(session, queries.evaluations.list_evaluations(session))
+        queries.runs.get_run(session, run)
+        return with_accuracy(session, queries.evaluations.of_run(session, run))
 
 
 @router.get("/{evaluation}", responses=documented(404))
-def get_evaluation(session: ReadSession, evaluation: Key) -> EvaluationFigures:
+def get_evaluation(store: StoreDependency, evaluation: Key) -> EvaluationFigures:
     """The figures of one evaluation, and its manifest: all that its answers depend on."""
-    figures = figures_of(session, evaluation)
+    with store.read() as session:
+        figures = figures_of(session, evaluation)
     if figures is None:
         raise NotThere(f"evaluation {evaluation}: it has no answers yet")
     return figures
 
 
 @router.get("/{evaluation}/records", responses=documented(404))
-def list_records(session: ReadSession, evaluation: Key, limit: Limit = 50, after: After = None) -> RecordPage:
+def list_records(store: StoreDependency, evaluation: Key, limit: Limit = 50, after: After = None) -> RecordPage:
     """Every question by its id, with the answers to it and their verdicts, without the whole replies."""
-    records = records_of(session, evaluation, after=after or "", limit=limit + 1)
+    with store.read() as session:
+        records = records_of(session, evaluation, after=after or "", limit=limit + 1)
     page = records[:limit]
     return RecordPage(items=page, next=page[-1].result.item_id if len(records) > limit else None)
 
 
 @router.get("/{evaluation}/record", responses=documented(404))
-def get_record(request: Request, session: ReadSession, evaluation: Key, item: Item) -> Record:
+def get_record(request: Request, store: StoreDependency, evaluation: Key, item: Item) -> Record:
     """One question with the answers to it and, where they are kept, the whole replies."""
-    record = record_of(session, evaluation, item, request.app.state.texts)
+    with store.read() as session:
+        record = record_of(session, evaluation, item, request.app.state.texts)
     texts = None if record.texts is None else [text[:_LONGEST] for text in record.texts]
     return replace(record, texts=texts)

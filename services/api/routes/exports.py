@@ -18,7 +18,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse
 from pydantic import Field, field_validator, model_validator
 
-from services.api.dependencies import ReadSession, RunName, in_own_threads
+from services.api.dependencies import RunName, StoreDependency, in_own_threads
 from services.api.problems import documented
 from services.api.question_filters import QuestionFilters
 from services.api.routes.evaluations import Key
@@ -109,15 +109,16 @@ async def get_manifest(request: Request, run: RunName, query: Annotated[ExportQu
 
 
 @router.get(f"{_RUN}/rows", responses=documented(404))
-def count_rows(session: ReadSession, run: RunName, query: Annotated[SelectionQuery, Query()]) -> RowCounts:
+def count_rows(store: StoreDependency, run: RunName, query: Annotated[SelectionQuery, Query()]) -> RowCounts:
     """How many rows an export would have. No file is written. `iterations` is empty while the questions of some are not
     all labelled yet, so that there is no export."""
     selection = query.selection(run)
-    try:
-        iterations = iterations_of(session, selection)
-    except NotFinal:
-        iterations = ()
-    counts = [queries.browse.count_rows(session, run, iteration, selection.filters) for iteration in iterations]
+    with store.read() as session:
+        try:
+            iterations = iterations_of(session, selection)
+        except NotFinal:
+            iterations = ()
+        counts = [queries.browse.count_rows(session, run, iteration, selection.filters) for iteration in iterations]
     questions, votes = sum(count for count, _ in counts), sum(count for _, count in counts)
     return RowCounts(iterations=list(iterations), questions=questions, votes=votes)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
-from services.api.dependencies import ReadSession, RunName
+from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
 from services.api.schemas import Evaluation
 from services.costs import RunCosts, costs_of
@@ -21,54 +21,58 @@ router = APIRouter(prefix="/runs/{run}", tags=["figures"])
 
 
 @router.get("/evaluations", responses=documented(404))
-def list_evaluations(session: ReadSession, run: RunName) -> list[Evaluation]:
+def list_evaluations(store: StoreDependency, run: RunName) -> list[Evaluation]:
     """The results of the run's checkpoints on benchmarks."""
-    queries.runs.get_run(session, run)
-    return [
-        Evaluation(
-            checkpoint=row.checkpoint,
-            benchmark=row.benchmark,
-            samples=row.samples,
-            pass_at_1=accuracy.pass_at_1,
-            greedy=accuracy.greedy,
-            majority=accuracy.majority,
-        )
-        for row in queries.evaluations.evaluation_sums(session, run)
-        if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
-    ]
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return [
+            Evaluation(
+                checkpoint=row.checkpoint,
+                benchmark=row.benchmark,
+                samples=row.samples,
+                pass_at_1=accuracy.pass_at_1,
+                greedy=accuracy.greedy,
+                majority=accuracy.majority,
+            )
+            for row in queries.evaluations.evaluation_sums(session, run)
+            if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
+        ]
 
 
 @router.get("/matrix", responses=documented(404))
-def list_matrix(session: ReadSession, run: RunName) -> list[MatrixCell]:
+def list_matrix(store: StoreDependency, run: RunName) -> list[MatrixCell]:
     """The accuracy of every Solver on every iteration's questions, as `coevo matrix` measured it, and that of the
     pseudo-labels of these questions (`solver` is null). If the oracle graded a sample, it is weighted to all."""
-    queries.runs.get_run(session, run)
-    return cells(session, run)
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return cells(session, run)
 
 
 @router.get("/costs", responses=documented(404, 409))
-def get_costs(session: ReadSession, run: RunName) -> RunCosts:
+def get_costs(store: StoreDependency, run: RunName) -> RunCosts:
     """What the run has cost so far: time, devices, requests, tokens and money of its stages, and what a question with a
     right label costs."""
-    config = queries.runs.config_of_run(session, run)
-    return costs_of(session, run, config.rates)
+    with store.read() as session:
+        config = queries.runs.config_of_run(session, run)
+        return costs_of(session, run, config.rates)
 
 
 @router.get("/training-labels", responses=documented(404, 409))
-def list_training_labels(session: ReadSession, run: RunName) -> list[StepLabelFigures]:
+def list_training_labels(store: StoreDependency, run: RunName) -> list[StepLabelFigures]:
     """Label accuracy of the Solver's method in training, step by step, where the truth is known.
 
     `accuracy` is the share of right labels. `labelled` is the share of prompts that got a label. `negatives`, for SCRL,
     is the share of wrong answers among those that it took for wrong. Each n counts different questions. The figures of
     a whole training are among the series.
     """
-    queries.runs.get_run(session, run)
-    return labels_by_step(session, run)
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return labels_by_step(session, run)
 
 
 @router.get("/metrics", responses=documented(404))
 def list_metrics(
-    session: ReadSession,
+    store: StoreDependency,
     run: RunName,
     iteration: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     role: Role | None = None,
@@ -79,5 +83,6 @@ def list_metrics(
     A trainer and a reward may have metrics of their own, so there are no entries, rather than an error, for a name that
     the run does not have.
     """
-    queries.runs.get_run(session, run)
-    return queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=name)
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=name)

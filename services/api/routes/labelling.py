@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from core.types import OracleVerdict, question_id
 from services.api.access.origins import same_site
-from services.api.dependencies import Index, Iteration, ReadSession, RunName
+from services.api.dependencies import Index, Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
@@ -76,7 +76,7 @@ class AnnotationRequest(BaseModel):
 @router.get("/next", responses=documented(404))
 def next_question(
     request: Request,
-    session: ReadSession,
+    store: StoreDependency,
     run: RunName,
     iteration: Iteration,
     annotator: Annotated[str | None, Query(pattern=_NAME, examples=["ann"], description=_ANNOTATOR)] = None,
@@ -84,8 +84,9 @@ def next_question(
     """The next question of the iteration's human sample, in the order in which it was drawn. Questions that are
     settled, or that this annotator has annotated, are left out."""
     name = _annotator(request, annotator, "query")
-    queries.runs.refuse_missing_iteration(session, run, iteration)
-    return _labelling(session, run, iteration, name)
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, run, iteration)
+        return _labelling(session, run, iteration, name)
 
 
 @router.post("/{index}", status_code=201, responses=documented(404, 409), dependencies=[Depends(same_site)])

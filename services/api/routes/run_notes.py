@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.api.access.origins import same_site
-from services.api.dependencies import ReadSession, RunName
+from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -50,9 +50,10 @@ class NotesOfRun(BaseModel):
 
 
 @router.get("/tags")
-def list_tags(session: ReadSession) -> list[TagCount]:
+def list_tags(store: StoreDependency) -> list[TagCount]:
     """All tags of runs, in alphabetical order."""
-    return queries.run_notes.tags_in_use(session)
+    with store.read() as session:
+        return queries.run_notes.tags_in_use(session)
 
 
 @writing.post("/runs/{run}/notes", responses=documented(403, 404, 409, 415), dependencies=[Depends(same_site)])

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from core.settings.config import RunConfig
 from core.statistics.remaining import Key
 from services.api import run_views
-from services.api.dependencies import After, Limit, PrefectDependency, ReadSession, RunName, StoreDependency
+from services.api.dependencies import After, Limit, PrefectDependency, RunName, StoreDependency
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
@@ -77,39 +77,44 @@ def get_run(store: StoreDependency, prefect: PrefectDependency, run: RunName) ->
 
 
 @router.get("/runs/{run}/stages", responses=documented(404))
-def list_stages(session: ReadSession, run: RunName) -> list[Stage]:
+def list_stages(store: StoreDependency, run: RunName) -> list[Stage]:
     """The stages that were started, by iteration and start."""
-    queries.runs.get_run(session, run)
-    return [*queries.ledger.stages_of(session, run)]
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        return [*queries.ledger.stages_of(session, run)]
 
 
 @router.get("/runs/{run}/log", responses=documented(404))
-def list_log(request: Request, session: ReadSession, run: RunName, lines: Lines = 50) -> list[LogEvent]:
+def list_log(request: Request, store: StoreDependency, run: RunName, lines: Lines = 50) -> list[LogEvent]:
     """The last lines of the run's log, the newest last. There are none if this server does not have the file."""
-    queries.runs.get_run(session, run)
+    with store.read() as session:
+        queries.runs.get_run(session, run)
     folder: Path | None = request.app.state.run_logs
     return [] if folder is None else last_events(folder, run, lines)
 
 
 @router.get("/runs/{run}/remaining", responses=documented(404, 409))
-def get_remaining(request: Request, session: ReadSession, run: RunName) -> RunRemaining:
+def get_remaining(request: Request, store: StoreDependency, run: RunName) -> RunRemaining:
     """The remaining time of the run and of its current stage, as a range of seconds. If that of the run is null,
     `unknown` says why."""
-    row = queries.runs.get_run(session, run)
-    planned: Planned = request.app.state.planned
-    return remaining_in(session, row, [*planned(queries.runs.config_from(row))])
+    with store.read() as session:
+        row = queries.runs.get_run(session, run)
+        planned: Planned = request.app.state.planned
+        return remaining_in(session, row, [*planned(queries.runs.config_from(row))])
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))
-def list_iterations(session: ReadSession, run: RunName) -> list[IterationSummary]:
+def list_iterations(store: StoreDependency, run: RunName) -> list[IterationSummary]:
     """The iterations that were begun, with their stages and the numbers of their questions by verdict."""
-    queries.runs.get_run(session, run)
-    stats, holder = queries.figures.filter_stats_of(session, run), queries.run_leases.run_holder(session, run)
-    stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
-    return [IterationSummary.of(t, list(rows), stats.get(t), holder) for t, rows in stages]
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+        stats, holder = queries.figures.filter_stats_of(session, run), queries.run_leases.run_holder(session, run)
+        stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
+        return [IterationSummary.of(t, list(rows), stats.get(t), holder) for t, rows in stages]
 
 
 @router.get("/pool")
-def list_jobs(session: ReadSession) -> list[Job]:
+def list_jobs(store: StoreDependency) -> list[Job]:
     """The worker pool: trainings that wait, run or are done."""
-    return [*queries.pool.pool_jobs(session)]
+    with store.read() as session:
+        return [*queries.pool.pool_jobs(session)]

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.dataclasses import dataclass
 
 from core.types import question_id
-from services.api.dependencies import Index, Iteration, ReadSession, RunName
+from services.api.dependencies import Index, Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.api.question_schemas import Vote
 from storage import queries
@@ -38,23 +38,31 @@ class VoteText(Vote):
 
 @router.get("/clusters", responses=documented(404))
 def list_clusters(
-    session: ReadSession, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
+    store: StoreDependency, run: RunName, iteration: Iteration, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[ClusterSummary]:
     """Clusters of questions that are similar by BLEU, the largest first. There are none for given prompts, or if an
     iteration has too many questions to compare."""
-    queries.runs.refuse_missing_iteration(session, run, iteration)
-    clusters = queries.traces.largest_clusters(session, run, iteration, limit)
-    return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, run, iteration)
+        clusters = queries.traces.largest_clusters(session, run, iteration, limit)
+        return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
 
 
 @router.get("/questions/{index}/votes/{sample_index}", responses=documented(404))
 def get_vote(
-    request: Request, session: ReadSession, run: RunName, iteration: Iteration, index: Index, sample_index: SampleIndex
+    request: Request,
+    store: StoreDependency,
+    run: RunName,
+    iteration: Iteration,
+    index: Index,
+    sample_index: SampleIndex,
 ) -> VoteText:
     """One vote with the text that the Solver wrote."""
     key = question_id(run, iteration, index)
-    label = queries.browse.get_question(session, key).label
-    for vote in Vote.all_of(queries.questions.rollouts_of_question(session, key), label):
+    with store.read() as session:
+        label = queries.browse.get_question(session, key).label
+        votes = Vote.all_of(queries.questions.rollouts_of_question(session, key), label)
+    for vote in votes:
         if vote.sample_index == sample_index:
             root = request.app.state.texts
             file = None if root is None else texts_path(root, run, iteration, "label_questions")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
 
 from core.types import Role, TrainingRollout
-from services.api.dependencies import Index, Iteration, ReadSession, RunName
+from services.api.dependencies import Index, Iteration, RunName, StoreDependency
 from services.api.pages import cursor, position
 from services.api.problems import documented
 from services.api.routes.traces import text_of
@@ -57,8 +57,7 @@ class RolloutQuery(BaseModel):
     after: str | None = Field(None, max_length=200, description="`next` of the previous page.")
 
 
-def _training(session: ReadSession, run: RunName, role: Role, iteration: Iteration) -> Training:
-    queries.runs.refuse_missing_iteration(session, run, iteration)
+async def _training(run: RunName, role: Role, iteration: Iteration) -> Training:  # async, as it needs no thread
     return Training(run, iteration, role)
 
 
@@ -66,47 +65,54 @@ OfTraining = Annotated[Training, Depends(_training)]
 
 
 @router.get("/steps", responses=documented(404))
-def list_steps(session: ReadSession, training: OfTraining) -> list[TrainingStep]:
+def list_steps(store: StoreDependency, training: OfTraining) -> list[TrainingStep]:
     """The steps of a training of which rollouts are stored: how many, and their rewards.
 
     `rollout_prompts` is the number of a step's prompts whose rollouts a run stores.
     """
-    return queries.training_rollouts.steps_of(session, training)
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        return queries.training_rollouts.steps_of(session, training)
 
 
 @router.get("/rollouts", responses=documented(400, 404))
 def list_rollouts(
-    session: ReadSession, training: OfTraining, query: Annotated[RolloutQuery, Query()]
+    store: StoreDependency, training: OfTraining, query: Annotated[RolloutQuery, Query()]
 ) -> TrainingRolloutPage:
     """A page of a training's stored rollouts, with their rewards and advantages.
 
     `parts` has the parts of the reward and the figures of the prompt's group. `advantage` is null for a rollout that
     was not trained on.
     """
-    rows = queries.training_rollouts.list_rollouts(
-        session,
-        training,
-        step=query.step,
-        prompt=query.prompt,
-        question_id=query.question,
-        rewarded_wrong=query.rewarded_wrong,
-        sort=query.sort,
-        after=position(query.after, 3 if query.sort == "step" else 4),
-        limit=query.limit + 1,
-    )
+    after = position(query.after, 3 if query.sort == "step" else 4)
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        rows = queries.training_rollouts.list_rollouts(
+            session,
+            training,
+            step=query.step,
+            prompt=query.prompt,
+            question_id=query.question,
+            rewarded_wrong=query.rewarded_wrong,
+            sort=query.sort,
+            after=after,
+            limit=query.limit + 1,
+        )
+        graded = queries.training_rollouts.are_graded(session, training)
     page = rows[: query.limit]
     more = len(rows) > query.limit
     last = cursor(queries.training_rollouts.sort_key_of(page[-1], query.sort)) if more else None
-    graded = queries.training_rollouts.are_graded(session, training)
     return TrainingRolloutPage(items=page, next=last, graded=graded)
 
 
 @router.get("/rollouts/{step}/{prompt}/{rollout}", responses=documented(404))
 def get_rollout(
-    request: Request, session: ReadSession, training: OfTraining, step: StepNumber, prompt: Index, rollout: Index
+    request: Request, store: StoreDependency, training: OfTraining, step: StepNumber, prompt: Index, rollout: Index
 ) -> TrainingRolloutText:
     """One rollout of a training with the text that the model wrote."""
-    row = queries.training_rollouts.find(session, training, step, prompt, rollout)
+    with store.read() as session:
+        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        row = queries.training_rollouts.find(session, training, step, prompt, rollout)
     files = training_texts_paths(request.app.state.texts, training.run, training.iteration, training.role)
     texts = (text_of(file, row.prompt_key, rollout) for file in files)
     return TrainingRolloutText(**asdict(row), text=next((text for text in texts if text is not None), None))

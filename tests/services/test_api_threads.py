@@ -1,0 +1,69 @@
+"""Requests that wait for a thread hold no transaction meanwhile, so that writers and other requests do not wait too."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from api_examples import RUN, fill
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from services.api.app import PREFIX, create_app
+from storage import queries, session
+from storage.session import Store
+from tests.api_server import served
+
+MANY = 200  # more than the API's threads, and than its connections to the database
+
+
+def test_a_run_can_write_while_there_are_more_requests_than_threads(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    monkeypatch.setitem(session._BUSY_SECONDS, "read", 5.0)  # else the test would fail only after thirty seconds
+    ended, writes = threading.Event(), 0
+
+    def write() -> None:
+        nonlocal writes
+        while not ended.is_set():
+            with store.write() as writing:
+                queries.run_notes.annotate(writing, RUN, add=[f"tag-{writes % 5}"])
+            writes += 1
+
+    path = f"{PREFIX}/runs/{RUN}/training/solver/1/steps"
+    with (
+        served(create_app(store, tmp_path, ask_for_keys=False)) as url,
+        ThreadPoolExecutor(MANY + 1) as threads,
+        httpx.Client(trust_env=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0)) as http,
+    ):
+        writer = threads.submit(write)
+        try:
+            requests = [threads.submit(http.get, f"{url}{path}") for _ in range(MANY)]
+            statuses = Counter(request.result().status_code for request in requests)
+        finally:
+            ended.set()
+        writer.result()
+    assert statuses == {200: MANY}
+    assert writes > 0
+
+
+def test_no_dependency_keeps_anything_open_while_its_request_waits_for_a_thread(sqlite: Store, tmp_path: Path) -> None:
+    """FastAPI closes what a dependency opens after it has waited for a thread, and has sent the response."""
+
+    def dependencies_of(dependant: Dependant) -> Iterator[Dependant]:
+        for dependency in dependant.dependencies:
+            yield dependency
+            yield from dependencies_of(dependency)
+
+    routes = [route for route in create_app(sqlite, tmp_path, ask_for_keys=True).routes if isinstance(route, APIRoute)]
+    calls = {dependency.call for route in routes for dependency in dependencies_of(route.dependant)}
+    assert len(calls) > 5
+    generators = [call for call in calls if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call)]
+    assert generators == []
