@@ -36,7 +36,7 @@ from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import ANY_FREE
 from orchestrator.starting import find_run
 from storage.contents import Contents, contents_of, differences
-from storage.session import Store, open_store
+from storage.session import DATABASE_ERRORS, Store, open_store
 
 _RATE, _SECONDS = 50, 3_600.0
 _ALONE = "soak-alone"  # the run without load
@@ -82,8 +82,12 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
         try:
             while not load.done():
                 name = f"soaked-{len(names):04d}"
-                failure = _work(store, name, settings, variables, names)
-                if sentences := [failure] if failure else differences(alone, _stored(home, store, name)):
+                try:
+                    failure = _work(store, name, settings, variables, names)
+                    sentences = [failure] if failure else differences(alone, _stored(home, store, name))
+                except DATABASE_ERRORS as error:  # the figures of an hour are not lost with it
+                    sentences = [f"{name}: {error}"]
+                if sentences:
                     different[name] = [sentence[:1_000] for sentence in sentences[:5]]
                 print(f"{name}: {len(sentences)} differences", file=sys.stderr, flush=True)
         finally:

@@ -28,9 +28,9 @@ from storage.upgrade_copy import copy_before_upgrade, copy_committed
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
 # resets the log at the same time.
 _WAL_SAFE_SINCE = (3, 51, 3)
-# How long a transaction waits for others. A reader gives up early, since a client waits for it. A writer may be a run,
-# which would fail, and on a busy machine one long read keeps it waiting: without the log, readers block its commit.
-_BUSY_SECONDS = {"read": 30.0, "write": 120.0}
+# How long a transaction of SQLite waits for others. A run would fail at the end of it, and on a busy machine one long
+# read keeps others waiting: without the log, it blocks a writer's commit, and that blocks all new readers.
+_BUSY_SECONDS = 120.0
 # JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
 # older versions of coevo stored.
 _JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
@@ -110,12 +110,14 @@ class Store:
         self._writer.dispose()
 
 
-def open_store(url: str, create: bool = False) -> Store:
+def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECONDS) -> Store:
     """Open the database at `url` (`sqlite:///FILE` or `postgresql://…`).
 
     `create=True` creates the SQLite file if it is missing, and creates or upgrades the tables. Without it, a missing
     file raises `NotThere`, and an outdated database another `StoreError`. The message has the address, with the
     password masked, and says what to do.
+
+    On SQLite a read that had to wait for `reads_wait_s` seconds fails. A server waits less, since its client waits too.
     """
     target = _parse(url)
     address = _masked(target)
@@ -124,15 +126,15 @@ def open_store(url: str, create: bool = False) -> Store:
             _prepare_file(Path(target.database or ""), create)
         if create:
             _migrate(target)
-        return _checked(target, address)
+        return _checked(target, address, reads_wait_s)
     except StoreError as error:
         raise type(error)(f"database {address}: {error}") from error
     except (DBAPIError, OSError) as error:
         raise StoreError(f"database {address}: cannot be opened: {reason_of(error)}") from error
 
 
-def _checked(target: URL, address: str) -> Store:
-    store = Store(_engine(target), address)
+def _checked(target: URL, address: str, reads_wait_s: float = _BUSY_SECONDS) -> Store:
+    store = Store(_engine(target, reads_wait_s=reads_wait_s), address)
     try:
         with store.read() as session:
             require_current(session.connection())
@@ -184,12 +186,12 @@ def _migrate(target: URL) -> None:
         engine.dispose()
 
 
-def _engine(target: URL, foreign_keys: bool = True) -> Engine:
+def _engine(target: URL, foreign_keys: bool = True, reads_wait_s: float = _BUSY_SECONDS) -> Engine:
     if target.get_backend_name() == "postgresql":
         engine = create_engine(target, **_JSON, **_POOL)
         _ping_idle_connections(engine)
         return engine
-    engine = create_engine(target, connect_args={"timeout": _BUSY_SECONDS["read"]}, **_JSON, **_POOL)
+    engine = create_engine(target, connect_args={"timeout": reads_wait_s}, **_JSON, **_POOL)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
@@ -202,7 +204,7 @@ def _engine(target: URL, foreign_keys: bool = True) -> Engine:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         write = connection.get_execution_options().get(_WRITE, False)
-        busy_ms = round(1_000 * _BUSY_SECONDS["write" if write else "read"])
+        busy_ms = round(1_000 * (_BUSY_SECONDS if write else reads_wait_s))
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {busy_ms}")
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 keys = typer.Typer(help="Make, list and revoke keys of the REST API.", no_args_is_help=True)
 _PATIENCE_S = 60  # so that a process that is still importing on a busy machine is not taken for one that hangs
+_READS_WAIT_S = 30.0  # for a busy SQLite; then the client gets an error
 # `coevo api` tells its processes in these variables whether requests need a key and whether there is only one process.
 _NEEDS_KEYS, _IS_SINGLE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
 KeyName = Annotated[str, typer.Argument(help="Name of the key.", show_default=False)]
@@ -117,7 +118,7 @@ def worker_app() -> FastAPI:
     coevo_home = home()
     logs.configure("api", coevo_home.secrets())
     app = create_app(
-        open_store(coevo_home.database),
+        open_store(coevo_home.database, reads_wait_s=_READS_WAIT_S),
         coevo_home.exports,
         ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
         prefect=known_prefect(),

@@ -10,24 +10,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
-import pytest
 from api_examples import RUN, fill
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from services.api.app import PREFIX, create_app
-from storage import queries, session
-from storage.session import Store
+from storage import queries
+from storage.session import Store, open_store
 from tests.api_server import served
 
 MANY = 200  # more than the API's threads, and than its connections to the database
 
 
 def test_a_run_can_write_while_there_are_more_requests_than_threads(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, database_url: str, tmp_path: Path
 ) -> None:
     fill(store)
-    monkeypatch.setitem(session._BUSY_SECONDS, "read", 5.0)  # else the test would fail only after thirty seconds
+    reading = open_store(database_url, reads_wait_s=5.0)  # with more, the test would only fail later
     ended, writes = threading.Event(), 0
 
     def write() -> None:
@@ -39,7 +38,7 @@ def test_a_run_can_write_while_there_are_more_requests_than_threads(
 
     path = f"{PREFIX}/runs/{RUN}/training/solver/1/steps"
     with (
-        served(create_app(store, tmp_path, ask_for_keys=False)) as url,
+        served(create_app(reading, tmp_path, ask_for_keys=False)) as url,
         ThreadPoolExecutor(MANY + 1) as threads,
         httpx.Client(trust_env=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0)) as http,
     ):
@@ -50,6 +49,7 @@ def test_a_run_can_write_while_there_are_more_requests_than_threads(
         finally:
             ended.set()
         writer.result()
+    reading.close()
     assert statuses == {200: MANY}
     assert writes > 0
 

@@ -196,8 +196,13 @@ def test_sqlite_s_settings_protect_against_data_loss(tmp_path: Path) -> None:
         }
     journal = "wal" if sqlite3.sqlite_version_info >= (3, 51, 3) else "delete"
     assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 120_000}
-    with store.read() as session:  # the same connection
-        assert session.scalar(text("PRAGMA busy_timeout")) == 30_000
+    store.close()
+    store = open_store(f"sqlite:///{tmp_path}/coevo.db", reads_wait_s=7)
+    waits = []
+    for transaction in (store.read, store.write, store.read):  # on the same connection
+        with transaction() as session:
+            waits.append(session.scalar(text("PRAGMA busy_timeout")))
+    assert waits == [7_000, 120_000, 7_000]
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once])
