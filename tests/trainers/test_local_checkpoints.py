@@ -13,7 +13,7 @@ from local_tiny import tiny_job, tiny_model, tiny_tokenizer
 from trainers.base import Rounds, TrainError, TrainJob, TrainQuestion
 from trainers.folders import remove_unfinished
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
-from trainers.local.state import State, fingerprint, newest_step, read_state
+from trainers.local.state import State, fingerprint, newest_step, read_state, remove_old_steps
 from trainers.local.update import make_optimiser
 
 
@@ -70,6 +70,7 @@ def test_steps_are_ordered_as_numbers_and_the_last_two_are_kept(tmp_path: Path) 
     job = tiny_job(tmp_path)
     for step in (8, 9, 10):
         save(job, step)
+    remove_old_steps(job.work_dir)
     assert newest_step(job) == job.work_dir / "step_10"
     assert sorted(path.name for path in job.work_dir.iterdir()) == ["step_10", "step_9"]
 

@@ -145,7 +145,7 @@ def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: 
     final = job.work_dir / "final"
     assert (final / "model.safetensors").read_bytes() != (start / "model.safetensors").read_bytes()
     assert {file.name for file in final.iterdir()} == {file.name for file in start.iterdir()}
-    assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2", "step_3"]
+    assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_1", "step_2", "step_3"]
 
 
 def test_a_stopped_job_goes_on_when_it_is_run_again(tmp_path: Path, start: Path) -> None:

@@ -31,7 +31,7 @@ from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.local import processes
 from trainers.local.order import Order
 from trainers.local.ranks import Ranks
-from trainers.local.state import Metrics, newest_step, read_state
+from trainers.local.state import Metrics, final_folder, newest_step, read_state, step_folders
 from trainers.local.trainer import LocalTrainer
 from trainers.local.worker import work
 
@@ -255,6 +255,23 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
         pytest.raises(ValueError, match=r"range\(\) arg 3 must not be zero"),
     ):
         LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
+
+
+@pytest.mark.usefixtures("own_ray")
+def test_a_caller_that_has_lost_its_job_removes_no_step_folder(tmp_path: Path, start: Path) -> None:
+    """The one that has taken over may be reading it. The workers go on until they notice; here, to their end."""
+    job = job_in(tmp_path, start, checkpoint_every=1)
+
+    def lost(_step: int, _metrics: Metrics) -> None:
+        wait_until(final_folder(job.work_dir).exists, "the end of the training")
+        raise RuntimeError("another caller has taken over")
+
+    trainer = LocalTrainer(LocalSettings(own_processes=False))
+    with pytest.raises(RuntimeError, match="taken over"):
+        trainer.train(job, lost)
+    assert [folder.name for folder in step_folders(job.work_dir)] == ["step_1", "step_2", "step_3", "step_4"]
+    trainer.train(replace(job, work_dir=tmp_path / "kept"), lambda *_: None)
+    assert [folder.name for folder in step_folders(tmp_path / "kept")] == ["step_3", "step_4"]
 
 
 @pytest.mark.usefixtures("own_ray")

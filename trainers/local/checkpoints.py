@@ -1,6 +1,6 @@
 """Saves a job's progress while it runs, so that it can resume after a kill. Safetensors and JSON, never pickle.
 
-    work_dir/step_K/      the model, its tokenizer, optimizer.safetensors, state.json; only the newest two are kept
+    work_dir/step_K/      the model, its tokenizer, optimizer.safetensors, state.json; the caller removes older ones
     work_dir/optimiser/   optimizer.safetensors of the last step, if the job is one round of a training
     work_dir/final/       the model and its tokenizer
 
@@ -23,11 +23,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from trainers.folders import appearing, remove
+from trainers.folders import appearing
 from trainers.local.sharding import gathered, is_sharded, share_like
-from trainers.local.state import STATE, State, final_folder, optimiser_folder, step_folders
+from trainers.local.state import STATE, State, final_folder, optimiser_folder
 
-_KEPT = 2
 _OPTIMISER = "optimizer.safetensors"
 
 
@@ -40,7 +39,7 @@ def save_step(
     *,
     writes: bool = True,
 ) -> None:
-    """Write the folder step_K, where K is `state.step`, and remove all but the newest two such folders.
+    """Write the folder step_K, where K is `state.step`.
 
     Every worker must call this, because a sharded model is gathered from all of them; only the worker with `writes`
     writes. The folder does not depend on how the model was sharded.
@@ -53,8 +52,6 @@ def save_step(
         tokenizer.save_pretrained(folder)
         save_file(moments, folder / _OPTIMISER)
         (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
-    for old in step_folders(work_dir)[:-_KEPT]:
-        remove(old)
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:

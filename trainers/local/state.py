@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
+from trainers.folders import remove
 from trainers.schedule import learning_rate_at
 
 STATE = "state.json"
 _STEP = re.compile(r"step_(\d+)")
+_KEPT = 2
 
 Metrics = dict[str, float]
 
@@ -86,3 +88,13 @@ def step_folders(work_dir: Path) -> list[Path]:
     """The step folders in `work_dir`, the oldest first."""
     numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
     return [path for _, path in sorted(numbered)]
+
+
+def remove_old_steps(work_dir: Path) -> None:
+    """Remove all but the newest two step folders.
+
+    Only the caller of the training does so, while it has the job. If it has lost the job to another caller, its workers
+    may still work for a while, and the other caller's may be reading a folder that is no longer one of the newest.
+    """
+    for old in step_folders(work_dir)[:-_KEPT]:
+        remove(old)

@@ -23,7 +23,7 @@ from trainers.last_lines import log_last_lines
 from trainers.local import processes
 from trainers.local.heartbeat import Watchdog
 from trainers.local.order import Order, WorkersFailed
-from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state
+from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state, remove_old_steps
 
 _POLL_S = 0.1
 
@@ -105,10 +105,12 @@ class LocalTrainer:
                     for metrics in map(json.loads, lines):
                         if metrics["step"] > steps_done:  # restarted workers repeat steps
                             steps_done = int(metrics["step"])
-                            progress(steps_done, metrics)
+                            progress(steps_done, metrics)  # raises if the caller has lost the job
+                            remove_old_steps(job.work_dir)
                     if not finished:
                         watchdog.look()
                 training.result()
+                remove_old_steps(job.work_dir)
             except WorkersFailed as error:
                 log_last_lines([order.log(rank) for rank in range(job.training.workers)])
                 raise TrainError(f"{job.key}: training failed: {watchdog.cause}{error}") from error
