@@ -6,11 +6,9 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ from core.settings.parsing import load_config
 from orchestrator.cli import app
 from orchestrator.doctor import examine as examining
 from orchestrator.doctor.examine import CHECKS, Result, examine
-from orchestrator.doctor.result import Finding, Subject
+from orchestrator.doctor.result import Subject
 from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import Ports, free_port
@@ -267,55 +265,6 @@ def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(ho
 
     assert_fault(check("EasyR1", preset(tmp_path)), "trainer.source: expected a checkout of EasyR1", "docs/easyr1.md")
     assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/easyr1.md")
-
-
-def test_a_check_that_hangs_ends_at_its_deadline(home: Home) -> None:
-    def hangs(_: Subject) -> Finding:
-        threading.Event().wait()
-        return Finding("ok", "")
-
-    [result] = examine(Subject(home), [("hangs", hangs, 0.01)])
-    assert_fault(result, r"no answer within 0\.01 s")
-
-
-def test_ctrl_c_ends_the_checks_although_its_signal_interrupts_no_wait(home: Home) -> None:
-    ended = threading.Event()
-
-    def interrupted(_: Subject) -> Finding:
-        signal.raise_signal(signal.SIGINT)  # in this thread, so the main thread's wait goes on
-        ended.wait(20)
-        ended.set()
-        return Finding("ok", "")
-
-    # The tests may run in the background of a shell, whose processes ignore Ctrl-C.
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            [*examine(Subject(home), [("interrupted", interrupted, 30)])]
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert not ended.is_set()
-
-
-def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: Path) -> None:
-    fifo = tmp_path / "started"  # the question keeps it open until it ends
-    os.mkfifo(fifo)
-    question = f"exec 9> {fifo}; echo started >&9; exec sleep 1000"
-    code = (
-        # The tests may run in the background of a shell, whose processes ignore Ctrl-C.
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from orchestrator.doctor import devices, examine\n"
-        f"def ask(_): devices.run(['sh', '-c', {question!r}], dict())\n"
-        "[*examine.examine(None, [('asks', ask, 1000)])]"
-    )
-    with (
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as command,
-        fifo.open() as started,
-    ):
-        assert started.readline() == "started\n"
-        command.send_signal(signal.SIGINT)
-        assert command.wait(60) != 0
-        assert started.read() == ""  # comes to its end only when the question has ended
 
 
 def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
