@@ -11,11 +11,10 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from core.errors import CoevoError
 from core.settings.audit import Program
@@ -25,7 +24,6 @@ from core.unicode import from_json
 ORACLE = "program"
 _MAX_TRUTH = 2_000  # characters
 _MOST_PER_LABEL = 32_768  # bytes of output; more than the longest `truth` in JSON's longest spelling
-_PART = 65_536  # bytes that are read at once
 _SHOWN = 500  # characters of a program's output that an error shows
 
 
@@ -62,59 +60,70 @@ def audit(rows: Sequence[tuple[str, str, str]], settings: Program) -> list[Oracl
 async def _output(settings: Program, given: bytes, most: int) -> bytes:
     """What the program prints until it ends, at most `most` bytes. If it is late or prints more, it is killed with all
     that it started."""
-    pipe, file = subprocess.PIPE, settings.file
+    file = settings.file
+    loop = asyncio.get_running_loop()
     try:
-        process = await asyncio.create_subprocess_exec(
-            file, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-        )
+        transport, pipes = await loop.subprocess_exec(lambda: _Pipes(most), file, start_new_session=True)
     except OSError as error:
         raise ProgramError(f"audit.program: {file} cannot be run: {error.strerror}") from error
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
+    given_to = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+    given_to.write(given)  # what the program does not read is dropped
+    given_to.close()
     try:
         async with asyncio.timeout(settings.timeout):
-            _, printed, complaints, status = await asyncio.gather(
-                _feed(process.stdin, given), _read(process.stdout, most), _tail(process.stderr), process.wait()
-            )
+            await pipes.ended_or_too_much
     except TimeoutError as error:
         raise ProgramError(f"audit.program.timeout: {file} did not end within {settings.timeout:g} s") from error
-    except asyncio.LimitOverrunError as error:
-        raise ProgramError(f"audit.program: expected at most {most:,} bytes from {file}, got more") from error
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    if status != 0:
-        last = complaints.decode(errors="replace").strip()[-_SHOWN:]
+        if not pipes.closed.done():
+            with suppress(ProcessLookupError):  # all of them have just ended
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            # A process that has left the group may hold the pipes open, so their end is not waited for.
+            if given_to.get_write_buffer_size():
+                given_to.abort()
+            for number in (1, 2):
+                cast(asyncio.ReadTransport, transport.get_pipe_transport(number)).close()
+            await pipes.closed
+        transport.close()
+    if len(pipes.printed) > most:
+        raise ProgramError(f"audit.program: expected at most {most:,} bytes from {file}, got more")
+    if status := transport.get_returncode():
+        last = pipes.complaints.decode(errors="replace").strip()[-_SHOWN:]
         raise ProgramError(f"audit.program: {file} ended with exit status {status}: {last}")
-    return printed
+    return bytes(pipes.printed)
 
 
-async def _feed(stream: asyncio.StreamWriter, given: bytes) -> None:
-    with suppress(ConnectionError):  # the program does not read all of it
-        stream.write(given)
-        await stream.drain()
-    stream.close()
+class _Pipes(asyncio.SubprocessProtocol):
+    """Keeps what a program prints: of its output at most a little more than `most` bytes, of its complaints the last.
+
+    `ended_or_too_much` is done when the program has ended and its pipes are closed, or as soon as it has printed more
+    than `most` bytes; `closed` when it has ended and its pipes are closed.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.printed = bytearray()
+        self.complaints = b""
+        loop = asyncio.get_running_loop()
+        self.ended_or_too_much: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.complaints = (self.complaints + data)[-4 * _SHOWN :]
+        elif len(self.printed) <= self._most:
+            self.printed += data
+            if len(self.printed) > self._most:
+                _set_done(self.ended_or_too_much)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        _set_done(self.ended_or_too_much)
+        _set_done(self.closed)
 
 
-async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
-    """All bytes until the end. Raises `LimitOverrunError` as soon as there are more than `most`."""
-    read = bytearray()
-    while part := await stream.read(_PART):
-        read += part
-        if len(read) > most:
-            raise asyncio.LimitOverrunError("too many bytes", len(read))
-    return bytes(read)
-
-
-async def _tail(stream: asyncio.StreamReader) -> bytes:
-    """The last bytes before the end."""
-    last = b""
-    while part := await stream.read(_PART):
-        last = (last + part)[-4 * _SHOWN :]
-    return last
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _label(key: str, position: str, line: str) -> OracleLabel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import select
@@ -13,7 +12,7 @@ import pytest
 
 from core.settings.audit import Program
 from core.types import OracleLabel
-from services.oracles.program import ProgramError, _tail, audit, refuse_unrunnable
+from services.oracles.program import ProgramError, audit, refuse_unrunnable
 
 ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\ud83d $(id)", "6")]
 READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
@@ -85,20 +84,29 @@ def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
     os.close(reader)
 
 
-def test_a_program_that_prints_without_end_is_killed(tmp_path: Path) -> None:
-    body = "import sys\nwhile True:\n    sys.stdout.write('y' * 1_000_000)"
-    with pytest.raises(ProgramError, match=r"expected at most 65,536 bytes from .*grade\.py, got more"):
-        audit(ROWS, program(tmp_path, body, timeout=60))
+@pytest.mark.parametrize(
+    "first",
+    [
+        "",
+        "import fcntl; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1_000_000)",  # more waits in the pipe than is read at once
+        "subprocess.Popen(['cat'], stdin=pipe, start_new_session=True)",  # a process that is not in the killed group
+    ],
+)
+def test_a_program_that_prints_without_end_is_killed(tmp_path: Path, first: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "pipe").open("r+b", buffering=0):  # when it is closed, the process that is not in the group ends
+        body = (
+            f"import subprocess, sys\npipe = open({str(tmp_path / 'pipe')!r}, 'rb')\n{first}\n"
+            "while True:\n    sys.stdout.write('y' * 1_000_000)"
+        )
+        with pytest.raises(ProgramError, match=r"expected at most 65,536 bytes from .*grade\.py, got more"):
+            audit(ROWS, program(tmp_path, body, timeout=60))
 
 
-def test_of_a_long_complaint_only_the_end_is_kept() -> None:
-    async def tail_of(complaint: bytes) -> bytes:
-        stream = asyncio.StreamReader()
-        stream.feed_data(complaint)
-        stream.feed_eof()
-        return await _tail(stream)
-
-    assert asyncio.run(tail_of(bytes(10_000_000) + b"end")) == bytes(1_997) + b"end"
+def test_of_a_long_complaint_only_the_end_is_shown(tmp_path: Path) -> None:
+    body = "import sys\nsys.stderr.write('x' * 10_000_000 + 'y' * 499 + 'end\\n')\nsys.exit(1)"
+    with pytest.raises(ProgramError, match=r"exit status 1: y{497}end$"):
+        audit(ROWS, program(tmp_path, body))
 
 
 @pytest.mark.parametrize("line", ["[" * 16_000, "9" * 5_000])
