@@ -198,11 +198,20 @@ def test_sqlite_s_settings_protect_against_data_loss(tmp_path: Path) -> None:
     assert settings == {"journal_mode": journal, "synchronous": 2, "foreign_keys": 1, "busy_timeout": 120_000}
     store.close()
     store = open_store(f"sqlite:///{tmp_path}/coevo.db", reads_wait_s=7)
-    waits = []
-    for transaction in (store.read, store.write, store.read):  # on the same connection
+    assert settings_of_read_write_read(store, "busy_timeout") == [7_000, 120_000, 7_000]
+
+
+def test_reads_keep_less_of_a_sqlite_file_in_memory_than_writes(sqlite: Store) -> None:
+    assert settings_of_read_write_read(sqlite, "cache_size") == [-512, -2_000, -512]  # negative: in kilobytes
+
+
+def settings_of_read_write_read(store: Store, name: str) -> list[int]:
+    """A setting of SQLite in a read, a write and a read on the same connection."""
+    values = []
+    for transaction in (store.read, store.write, store.read):
         with transaction() as session:
-            waits.append(session.scalar(text("PRAGMA busy_timeout")))
-    assert waits == [7_000, 120_000, 7_000]
+            values.append(session.execute(text(f"PRAGMA {name}")).scalar_one())
+    return values
 
 
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once])
