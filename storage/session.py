@@ -36,12 +36,13 @@ _BUSY_SECONDS = 120.0
 _JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
 # What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
 DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
-# The connections of a process. All are kept open, because opening one takes longer than most reads. The one that was
-# used last is taken first, because it has its statements prepared.
-_POOL: dict[str, Any] = {"pool_size": 20, "max_overflow": 0, "pool_use_lifo": True}
+CONNECTIONS = 20  # the most that a process has to the database
+# All are kept open, because opening one takes longer than most reads. The one that was used last is taken first,
+# because it has its statements prepared.
+_POOL: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_use_lifo": True}
 # How much of a SQLite file each connection keeps in memory, in kilobytes. The operating system keeps the file's pages
-# too, so reads need little: 20 connections with SQLite's own 2 MB would hold 40 MB. A write that changes more than its
-# cache holds locks the file before its commit, so writes keep SQLite's own size.
+# too, so reads need little: all connections of a process would hold 40 MB with SQLite's own 2 MB. A write that changes
+# more than its cache holds locks the file before its commit, so writes keep SQLite's own size.
 _READ_CACHE_KB, _WRITE_CACHE_KB = 512, 2_000
 _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"

@@ -12,7 +12,7 @@ from services.api.access.body_limit import BodyLimit
 from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
-from services.api.dependencies import in_own_threads
+from services.api.dependencies import in_own_threads, limited_threads
 from services.api.prefect import Prefect
 from services.api.problems import documented
 from services.api.query_parameters import refuse_unknown_parameters
@@ -85,6 +85,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        lifespan=limited_threads,
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = Prefect(prefect), presets, texts

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import Annotated, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 
 from services.api.prefect import Prefect
 from services.api.schemas import to_json
 from services.client import LARGEST_PAGE
 from storage.queries.runs import RUN_NAME
-from storage.session import Store
+from storage.session import CONNECTIONS, Store
 
 _LARGEST = 2**31 - 1
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+own_threads: dict[str, int] = {}  # name -> how many threads have only this work
+
+
+@asynccontextmanager
+async def limited_threads(_app: FastAPI) -> AsyncIterator[None]:
+    """While the application serves, it has as many threads as connections to the database, so that no thread waits for
+    a connection. With FastAPI's 40 shared threads, a busy API needed more memory and answered later."""
+    to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - sum(own_threads.values())
+    yield
+
+
 def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable[P, Awaitable[R]]]:
-    """A decorator that runs functions in `count` threads of their own. All other routes share FastAPI's 40 threads. A
-    call that waits for one of the `count` threads holds no thread meanwhile."""
+    """A decorator that runs functions in `count` threads of their own. All other routes share the rest of the threads
+    (`limited_threads`). A call that waits for one of the `count` threads holds no thread meanwhile."""
     limiters: RunVar[CapacityLimiter] = RunVar(name)
+    own_threads[name] = count
 
     def decorator(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
         @wraps(function)
@@ -42,7 +55,7 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
 
 # For the most frequent routes, which only read the store for a moment. They wait less for the database than for the
 # interpreter, which only one thread can hold at a time: with 40 threads, a page's p99 is several times as long. The
-# other routes keep enough threads to wait for Prefect or for a writer.
+# other routes keep threads to wait for Prefect or for a writer.
 frequent_route = in_own_threads("frequent routes", 3)
 
 

@@ -10,13 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+from anyio import to_thread
 from api_examples import RUN, fill
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from services.api.app import PREFIX, create_app
+from services.api.dependencies import own_threads
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import CONNECTIONS, Store, open_store
 from tests.api_server import served
 
 MANY = 200  # more than the API's threads, and than its connections to the database
@@ -52,6 +54,20 @@ def test_a_run_can_write_while_there_are_more_requests_than_threads(
     reading.close()
     assert statuses == {200: MANY}
     assert writes > 0
+
+
+def test_no_thread_waits_for_a_connection(sqlite: Store, tmp_path: Path) -> None:
+    app = create_app(sqlite, tmp_path, ask_for_keys=False)
+
+    @app.get("/threads")
+    async def shared_threads() -> float:
+        return to_thread.current_default_thread_limiter().total_tokens
+
+    with served(app) as url:
+        shared = httpx.get(f"{url}/threads", trust_env=False).json()
+    assert shared >= 10
+    assert own_threads.keys() == {"frequent routes", "comparisons", "exports", "health"}
+    assert shared + sum(own_threads.values()) == CONNECTIONS
 
 
 def test_no_dependency_keeps_anything_open_while_its_request_waits_for_a_thread(sqlite: Store, tmp_path: Path) -> None:
