@@ -66,9 +66,9 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
         transport, pipes = await loop.subprocess_exec(lambda: _Pipes(most), file, start_new_session=True)
     except OSError as error:
         raise ProgramError(f"audit.program: {file} cannot be run: {error.strerror}") from error
-    given_to = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
-    given_to.write(given)  # what the program does not read is dropped
-    given_to.close()
+    stdin = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+    stdin.write(given)  # what the program does not read is dropped
+    stdin.close()
     try:
         async with asyncio.timeout(settings.timeout):
             await pipes.ended_or_too_much
@@ -79,8 +79,8 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
             with suppress(ProcessLookupError):  # all of them have just ended
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             # A process that has left the group may hold the pipes open, so their end is not waited for.
-            if given_to.get_write_buffer_size():
-                given_to.abort()
+            if stdin.get_write_buffer_size():
+                stdin.abort()
             for number in (1, 2):
                 cast(asyncio.ReadTransport, transport.get_pipe_transport(number)).close()
             await pipes.closed
