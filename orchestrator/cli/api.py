@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import ipaddress
 import json
@@ -9,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
@@ -42,6 +43,7 @@ _PATIENCE_S = 60  # so that a process that is still importing on a busy machine 
 _READS_WAIT_S = 30.0  # for a busy SQLite; then the client gets an error
 # `coevo api` tells its processes in these variables whether requests need a key and whether there is only one process.
 _NEEDS_KEYS, _IS_SINGLE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
+_M_ARENA_MAX = -8  # from glibc's malloc.h
 KeyName = Annotated[str, typer.Argument(help="Name of the key.", show_default=False)]
 
 
@@ -115,6 +117,7 @@ def worker_app() -> FastAPI:
     from services.api.app import create_app
     from services.api.routes.presets import QuestionSets
 
+    limit_arenas()
     coevo_home = home()
     logs.configure("api", coevo_home.secrets())
     app = create_app(
@@ -138,6 +141,16 @@ def worker_app() -> FastAPI:
     gc.collect()
     gc.freeze()
     return app
+
+
+def limit_arenas() -> None:
+    """Have the threads of this process share two of glibc's arenas, which memory is allocated from.
+
+    By default there are up to eight for each processor, and each keeps what a thread has freed: the API would hold as
+    much memory as its largest answers in every thread together. Other C libraries have no such setting.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 @keys.command("add")

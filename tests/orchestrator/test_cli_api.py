@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,3 +191,28 @@ def test_alerts_are_sent_to_the_webhook_and_to_prefect_if_they_are_configured(
     assert [type(target) for target in _targets()] == [Webhook, PrefectEvents]
     monkeypatch.delenv("PREFECT_API_URL")
     assert [type(target) for target in _targets()] == [Webhook]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+def test_the_threads_of_the_api_share_two_arenas() -> None:
+    """`malloc_info` lists the arenas as heaps. Each thread allocates below the size that glibc maps by itself."""
+    program = """if True:
+        import ctypes, sys, threading
+        from orchestrator.cli.api import limit_arenas
+        c = ctypes.CDLL(None)
+        c.malloc.restype, c.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+        limit_arenas()
+        all_allocate = threading.Barrier(12)
+        def allocate():
+            all_allocate.wait()
+            c.malloc(ctypes.c_size_t(10_000))
+            all_allocate.wait()
+        threads = [threading.Thread(target=allocate) for _ in range(all_allocate.parties)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        out = ctypes.c_void_p(c.fopen(b"/dev/stdout", b"w"))
+        c.malloc_info(0, out)
+        c.fclose(out)
+    """
+    described = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert 1 <= described.count("<heap nr=") <= 2, described
