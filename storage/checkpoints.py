@@ -70,8 +70,9 @@ def link(source: Path, root: Path) -> tuple[Path, str]:
     Returns the folder, which is in `root`, and the manifest's sha256. The files must stay where they are; `verify`
     tells if one has changed. Raises `CheckpointError`.
     """
-    files = manifest(source)
-    folder = root / digest(files)[:16]
+    files, source = manifest(source), source.resolve()
+    # Named by the place too: the same files may be moved, or those of a copy may be gone.
+    folder = root / hashlib.sha256(f"{source}\n{digest(files)}".encode()).hexdigest()[:16]
     if not folder.exists():
         make_folder(root)
         temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=root))
@@ -96,7 +97,8 @@ def verify(folder: Path, sha256: str) -> None:
     """
     files = published_manifest(folder)
     _require_sha256(folder / MANIFEST, sha256)
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()} - {MANIFEST}
+    paths = [path for path in folder.rglob("*") if path.exists() and not path.is_dir()]  # a link may lead nowhere
+    present = {path.relative_to(folder).as_posix() for path in paths} - {MANIFEST}
     for name in sorted(files.keys() - present):
         raise CheckpointError(f"checkpoint {folder}: {name} is missing")
     for name in sorted(present - files.keys()):
@@ -132,7 +134,7 @@ def _publish(source: Path, root: Path, final: Path, key: str) -> str:
     make_folder(final.parent)
     prefix = f".tmp-{key.replace('/', '-')}-"
     # A crash may have left these. The ledger's lease makes sure that no other process publishes this checkpoint now.
-    for leftover in root.glob(f"{prefix}*"):
+    for leftover in root.glob(f"{prefix}{'?' * 8}"):  # what `mkdtemp` adds; a run's name may begin with another's
         shutil.rmtree(leftover)
     temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
     try:

@@ -155,6 +155,31 @@ def test_checkpoints_can_be_verified_without_torch_sqlalchemy_or_pyarrow() -> No
     assert ended.stdout.strip() == ""
 
 
+def test_a_model_that_was_moved_is_linked_again_and_the_links_to_where_it_was_are_refused(
+    source: Path, tmp_path: Path
+) -> None:
+    before, sha256 = link(source, tmp_path / "links")
+    verify(before, sha256)
+    moved = source.rename(tmp_path / "moved")
+    after, same = link(moved, tmp_path / "links")
+    assert same == sha256
+    verify(after, sha256)
+    with pytest.raises(CheckpointError, match=r"chat_template\.jinja is missing"):
+        verify(before, sha256)
+
+
+def test_publishing_removes_what_a_crash_has_left_but_not_what_another_run_is_publishing(
+    source: Path, tmp_path: Path
+) -> None:
+    """The other run is `demo-solver-2`, which publishes its own `solver/3`."""
+    root = tmp_path / "models"
+    left, of_another_run = root / ".tmp-demo-solver-2-abcd_123", root / ".tmp-demo-solver-2-solver-3-abcd_123"
+    for folder in (left, of_another_run):
+        folder.mkdir(parents=True)
+    publish_solver(source, root)
+    assert {path.name for path in root.iterdir()} == {"demo", of_another_run.name}
+
+
 def test_a_folder_of_links_that_another_process_made_first_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
