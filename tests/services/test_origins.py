@@ -41,7 +41,7 @@ def test_every_route_that_writes_refuses_another_site_s_requests(
     assert len(routes) >= 4
     for route in routes:
         path, [method] = route.path.format_map(dict.fromkeys(route.param_convertors, "1")), route.methods
-        for origin in ("http://evil.example", "null", "http://127.0.0.1:8081", f"{BASE}.evil.example"):
+        for origin in ("http://evil.example", "null", "http://[", "http://127.0.0.1:8081", f"{BASE}.evil.example"):
             refused = api.request(method, path, headers={**headers, **JSON, "Origin": origin}, content="{}")
             assert (refused.status_code, refused.json()["detail"][:7]) == (403, "Origin:"), path
         if method == "DELETE":  # a form cannot send this method, and it has no body
