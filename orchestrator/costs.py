@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
@@ -40,11 +41,16 @@ class Meter:
         self._since = clock() if since is None else since
 
     def charge(self, session: Session) -> None:
-        """Store the time since the last call."""
+        """Store the time since the last call whose transaction was committed."""
         now = self._clock()
-        seconds, self._since = now - self._since, now
+        seconds = now - self._since
         cpu, gpu = (self._units.get(kind, 0.0) * seconds for kind in get_args(ResourceKind))
         queries.usage.add_usage(session, self._key, self._purpose, seconds=seconds, cpu_seconds=cpu, gpu_seconds=gpu)
+
+        def note(_session: Session) -> None:
+            self._since = now
+
+        event.listen(session, "after_commit", note, once=True)
 
 
 def refuse_spent(store: Store, run: str, config: RunConfig) -> None:

@@ -95,8 +95,9 @@ def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> No
 def status_kept(store: Store, run: str) -> Iterator[None]:
     """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled.
 
-    It is left alone once another process works on the run: that process sets it. It also stays as it is if Prefect does
-    not answer any more: nothing has failed, and nobody works on the run, so it reads as interrupted.
+    To be used in `ledger.run_held`. The status is left alone once another process has taken over the run: that process
+    sets it. It also stays as it is if Prefect does not answer any more: nothing has failed, and nobody works on the
+    run, so it reads as interrupted.
     """
     set_status(store, run, "running")
     end = partial(_set_status_unless_taken_over, store, run)
@@ -121,9 +122,11 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
 
 
 def _set_status_unless_taken_over(store: Store, run: str, status: RunStatus) -> None:
+    """Set the status if this process still has the run, though its lease may have expired. Without a lease, another
+    process has taken the run over, and may have ended it already."""
     with store.write() as session:
-        holder = queries.run_leases.run_holder(session, run)
-        if holder is None or holder.owner == owner():
+        lease = queries.run_leases.leases(session).get(run)
+        if lease is not None and lease.owner == owner():
             queries.runs.set_run_status(session, run, status)
 
 

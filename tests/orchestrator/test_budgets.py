@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from core.types import Spent, StageKey
 from orchestrator import runs
 from orchestrator.costs import BudgetSpent, Meter, refuse_spent
 from orchestrator.installation.home import Home
+from orchestrator.ledger import run_held
 from orchestrator.stages.training import reward_spent
 from orchestrator.starting import RunError
 from storage import queries
@@ -70,8 +72,21 @@ def test_a_meter_charges_the_time_since_it_was_charged_last(used: Store) -> None
     assert (row.seconds, row.cpu_seconds, row.gpu_seconds) == (15, 22.5, 60)
 
 
+def test_a_meter_charges_the_time_of_a_transaction_that_failed_with_the_next_one(used: Store) -> None:
+    times = iter([100.0, 110.0, 115.0])
+    meter = Meter(StageKey("r", 1, "evaluate"), "stage", clock=lambda: next(times))
+    with suppress(KeyError), used.write() as session:
+        meter.charge(session)
+        raise KeyError
+    with used.write() as session:
+        meter.charge(session)
+    with used.read() as session:
+        [row] = [row for row in queries.usage.usage_of(session, "r") if row.stage == "evaluate"]
+    assert row.seconds == 15
+
+
 def test_a_run_without_budget_left_has_a_status_of_its_own(used: Store) -> None:
-    with pytest.raises(BudgetSpent), runs.status_kept(used, "r"):
+    with pytest.raises(BudgetSpent), run_held(used, "r"), runs.status_kept(used, "r"):
         refuse_spent(used, "r", CoEvolution(budget=Budget(tokens=1)))
     assert runs.status_of(used, "r") == "out_of_budget"
 

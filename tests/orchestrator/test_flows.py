@@ -46,7 +46,7 @@ from orchestrator.installation import processes
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import free_port
 from orchestrator.installation.prefect_clients import retry_connecting
-from orchestrator.ledger import owner, refuse_held
+from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
 from orchestrator.runs import prepare, status_kept, stored_config
 from orchestrator.starting import RunError
@@ -209,7 +209,7 @@ def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
 
 
 def test_a_run_whose_flow_run_is_suspended_is_not_cancelled(store: Store) -> None:
-    with pytest.raises(Pause), flows._suspension_noted(store, "r"), status_kept(store, "r"):
+    with pytest.raises(Pause), run_held(store, "r"), flows._suspension_noted(store, "r"), status_kept(store, "r"):
         raise Pause
     with store.read() as session:
         assert queries.runs.get_run(session, "r").status == "paused"
@@ -224,7 +224,7 @@ def asking_flow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
 
     @flow
     def ask() -> str:
-        with status_kept(store, "r"):
+        with run_held(store, "r"), status_kept(store, "r"):
             return flows._action_after(store, "r", 1, "")
 
     return ask

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import gt
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from orchestrator import runs
@@ -184,21 +184,23 @@ def test_a_run_has_not_failed_when_prefect_is_away(store: Store, error: Exceptio
     assert runs.status_of(store, "r") == status
 
 
-@pytest.mark.parametrize(("taken_over", "status"), [(False, "failed"), (True, "running")])
-def test_a_run_that_was_taken_over_keeps_the_status_that_its_new_process_set(
-    store: Store, taken_over: bool, status: str
-) -> None:
+@pytest.mark.parametrize("other_process", ["none", "works on it", "has ended it"])
+def test_a_run_that_was_taken_over_keeps_the_status_that_its_new_process_set(store: Store, other_process: str) -> None:
     def fail() -> None:
         with run_held(store, "r"), runs.status_kept(store, "r"):
-            if taken_over:
-                with store.write() as session:
-                    queries.run_leases.release_run(session, run="r", owner=owner())
+            with store.write() as session:
+                session.execute(update(RunLeases).values(expires=datetime(2000, 1, 1, tzinfo=UTC)))  # it was suspended
+                if other_process != "none":
                     queries.run_leases.claim_run(session, run="r", owner="elsewhere:1:1", lease_seconds=60)
+                if other_process == "has ended it":
+                    queries.runs.set_run_status(session, "r", "done")
+                    queries.run_leases.release_run(session, run="r", owner="elsewhere:1:1")
             raise ValueError("no luck")
 
     with pytest.raises(ValueError, match="no luck"):
         fail()
-    assert runs.status_of(store, "r") == status
+    expected = {"none": "failed", "works on it": "running", "has ended it": "done"}
+    assert runs.status_of(store, "r") == expected[other_process]
 
 
 def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
