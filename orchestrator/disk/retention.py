@@ -62,6 +62,9 @@ def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> l
         removals = removable(home, store, run, retention)
         if removals:
             with store.write() as session:
+                queries.checkpoints.lock(session, [removal.checkpoint for removal in removals])
+                asked = queries.evaluations.unfinished_on(session, run)  # one may have begun since
+                removals = [removal for removal in removals if removal.checkpoint not in asked]
                 queries.checkpoints.note_removed(session, [removal.checkpoint for removal in removals])
             for removal in removals:
                 discard(removal.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pydantic import model_validator
+from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.grading.grader import process_grader
@@ -15,7 +16,7 @@ from core.settings.serving import Service, Serving
 from core.types import evaluation_id
 from orchestrator.evaluation.answering import SMALL_BATCH, answer_all
 from orchestrator.evaluation.manifest import begin, key_of
-from orchestrator.evaluation.models import find_model
+from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_suite
 from orchestrator.question_sets.rows import SUFFIXES
@@ -84,15 +85,24 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     ]
     if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
         progress(0, 1, "waiting for the model")
+        with store.write() as session:  # from now on, the files of the checkpoint are kept
+            _refuse_removed(session, model)
+            begun = [begin(session, model, benchmark, protocol, request.seed) for benchmark, protocol, _ in unfinished]
         with model.serve(lambda holder: progress(0, 1, turn_note(holder))) as ask:
-            for benchmark, protocol, key in unfinished:
-                with store.write() as session:
-                    row = begin(session, model, benchmark, protocol, request.seed)
+            for (benchmark, protocol, key), row in zip(unfinished, begun, strict=True):
                 texts = TextWriter(evaluation_path(home.texts, key))
                 grader = process_grader()
                 answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, SMALL_BATCH)
     with store.read() as session:
         return [figures for *_, key in asked if (figures := figures_of(session, key))]
+
+
+def _refuse_removed(session: Session, model: Model) -> None:
+    """Raise `RequestError` if the run has removed the files of the checkpoint since it was looked up."""
+    if model.checkpoint is not None:
+        queries.checkpoints.lock(session, [model.checkpoint])
+        if queries.checkpoints.get_checkpoint(session, model.checkpoint).files_removed:
+            raise RequestError(f"model: the files of {model.checkpoint} were just removed, as checkpoints.keep says")
 
 
 def _benchmarks(request: EvaluationRequest) -> Sequence[LoadedBenchmark]:

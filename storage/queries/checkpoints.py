@@ -66,6 +66,11 @@ def solvers_of(session: Session, run: str) -> list[Checkpoint]:
     return [checkpoint for checkpoint in checkpoints_of(session, run) if checkpoint.role in ("base", "solver")]
 
 
+def lock(session: Session, ids: Collection[str]) -> None:
+    """Have other transactions that lock these checkpoints wait until this one has ended."""
+    session.execute(select(_TABLE.c.id).where(_TABLE.c.id.in_(ids)).order_by(_TABLE.c.id).with_for_update()).all()
+
+
 def note_removed(session: Session, ids: Collection[str]) -> None:
     """Record that the files of these checkpoints are no longer there. Their rows stay."""
     session.execute(update(_TABLE).where(_TABLE.c.id.in_(ids)).values(files_removed=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,10 @@ from orchestrator.cli import app
 from orchestrator.disk import retention
 from orchestrator.disk.garbage import garbage
 from orchestrator.disk.retention import remove_unkept
+from orchestrator.evaluation import request
+from orchestrator.evaluation.answering import Ask
+from orchestrator.evaluation.models import Model
+from orchestrator.evaluation.request import RequestError
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S
 from orchestrator.stages.chain import Chain
@@ -163,6 +169,58 @@ def test_what_an_unfinished_evaluation_asks_stays(sqlite: Store, home: Home) -> 
         queries.evaluations.finish_evaluation(session, key)
     remove_unkept(home, sqlite, "r", BEST_AND_LAST)
     assert folders(home) == of(3)
+
+
+def test_an_evaluation_that_begins_while_files_are_about_to_be_removed_keeps_its_own(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(store, home, t, right)
+    removable = retention.removable
+
+    def begun_after(*arguments: Any) -> list[retention.Removal]:
+        removals = removable(*arguments)
+        with store.write() as session:
+            queries.evaluations.begin_evaluation(
+                session, model="r/solver/1", checkpoint="r/solver/1", benchmark="other", run=None, manifest={}
+            )
+        return removals
+
+    monkeypatch.setattr(retention, "removable", begun_after)
+    removals = remove_unkept(home, store, "r", BEST_AND_LAST)
+    assert folders(home) == {*of(3), "solver/1"}
+    assert "r/solver/1" not in {removal.checkpoint for removal in removals}
+
+
+@pytest.mark.parametrize("removed_before", [False, True])
+def test_an_evaluation_that_waits_for_the_applications_keeps_the_files_of_its_checkpoint(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed_before: bool
+) -> None:
+    home = Home(tmp_path)
+    for t, right in enumerate((1, 3, 4, 5)):
+        add_iteration(store, home, t, right)
+
+    class HasItsTurn(Exception):
+        pass
+
+    @contextmanager
+    def serve(_waiting: Callable[[str], None]) -> Iterator[Ask]:
+        remove_unkept(home, store, "r", BEST_AND_LAST)
+        raise HasItsTurn
+        yield  # so that this is a generator
+
+    def found_model(*_: Any) -> Model:
+        if removed_before:
+            remove_unkept(home, store, "r", BEST_AND_LAST)
+        return Model("r/solver/1", {"checkpoint": "r/solver/1"}, {"name": "e"}, serve, "r/solver/1")
+
+    monkeypatch.setattr(request, "find_model", found_model)
+    asked = request.EvaluationRequest(model="r:1", benchmarks=("micro",), limit=1)
+    message = "the files of r/solver/1 were just removed" if removed_before else None
+    with pytest.raises(RequestError if removed_before else HasItsTurn, match=message):
+        request.evaluate(home, store, asked, lambda *_: None)
+    assert folders(home) == (of(3) if removed_before else {*of(3), "solver/1"})
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 10), st.sampled_from(["ignore", "roll_back"])), min_size=1, max_size=7)
