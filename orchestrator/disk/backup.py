@@ -109,7 +109,7 @@ def _chosen(session: Session, runs: Collection[str]) -> list[str | None]:
 @contextmanager
 def _pins(home: Home) -> Iterator[Path]:
     """A folder for hard links to files of the home. `coevo gc` removes it if this process is killed."""
-    folder = home.work / f".backup-{uuid4().hex}.part"
+    folder = home.work / f"._backup-{uuid4().hex}.part"  # no run has this name
     make_folder(folder)
     try:
         yield folder

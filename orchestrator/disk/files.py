@@ -25,6 +25,8 @@ ROLES: tuple[CheckpointRole, ...] = tuple(role for part in get_args(CheckpointRo
 # `storage.checkpoints.publish` writes a checkpoint into such a folder before it renames it.
 HALF_WRITTEN = re.compile(rf"\.tmp-(?P<run>.+)-(?:{'|'.join(ROLES)})-\d+-[a-z0-9_]+")
 
+HALF_REMOVED = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}\.part")  # `trainers.folders.remove` renames a folder to this
+
 
 class DiskError(CoevoError):
     """Files that cannot be removed, or that must not be; the message says why."""
@@ -54,6 +56,7 @@ def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> lis
     """All that a run has in the home, but its reports; and the texts and exports of these `evaluations`."""
     paths = [folder_of(home, kind) / run for kind in KINDS]
     paths += log_files(home.run_logs, run)
+    paths += [path for kind in KINDS for path in entries(folder_of(home, kind)) if _half_removed(path) == run]
     for kind in ("checkpoints", "optimisers"):
         paths += [path for path in entries(folder_of(home, kind)) if half_written_run(path) == run]
     for key in sorted(evaluations):
@@ -61,6 +64,12 @@ def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> lis
         paths += [texts, texts.with_suffix(".parts"), *texts.parent.glob(f"{texts.name}.*.part")]
         paths.append(home.exports / EVALUATIONS / key)
     return measured(path for path in paths if os.path.lexists(path))
+
+
+def _half_removed(path: Path) -> str | None:
+    """The name of a folder whose removal was cut off; None for any other path."""
+    match = HALF_REMOVED.fullmatch(path.name)
+    return match and match["name"]
 
 
 def half_written_run(path: Path) -> str | None:

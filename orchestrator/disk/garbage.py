@@ -25,6 +25,7 @@ from pathlib import Path
 
 from orchestrator.disk.files import (
     EVALUATIONS,
+    HALF_REMOVED,
     KINDS,
     ROLES,
     DiskError,
@@ -46,9 +47,9 @@ from storage.session import Store
 
 PATIENCE = timedelta(hours=24)  # what changed later than this ago is left alone
 _ENDED: tuple[RunStatus, ...] = ("done", "stopped")  # a run that has these has no stage that was cut off
-_REMOVED = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}\.part")  # `trainers.folders.remove` renames a folder to this
 _ITERATION = re.compile(r"0|[1-9][0-9]{0,8}")
 _EVALUATION = re.compile(r"(?P<key>[0-9a-f]{16})(?:\.(?:parquet|parts|tmp))?")
+_HALF_WRITTEN_TEXTS = re.compile(r"[0-9a-f]{16}\.parquet\.[0-9a-f]{32}\.part")  # of `core.files.replacing`
 _EXPORT = re.compile(r"(?P<rows>.+)-(?P<version>[0-9a-f]{12})\.(?P<format>[a-z]+)(?:\.manifest\.json)?")
 
 
@@ -125,7 +126,7 @@ def _tops(home: Home) -> list[_Top]:
 
 
 def _top(kind: Kind, path: Path) -> _Top:
-    removed = _REMOVED.fullmatch(path.name)
+    removed = HALF_REMOVED.fullmatch(path.name)
     run = half_written_run(path) or (removed["name"] if removed else path.name)
     inside = [] if removed else entries(path)
     below = [*inside, *(lower for folder in inside for lower in entries(folder))]
@@ -166,7 +167,7 @@ def _judged(top: _Top, rows: _Rows) -> Iterator[tuple[Path, str]]:
     """What is garbage in an entry, with the reason."""
     if half_written_run(top.path):
         yield top.path, "a checkpoint that was not completed"
-    elif _REMOVED.fullmatch(top.path.name):
+    elif HALF_REMOVED.fullmatch(top.path.name):
         yield top.path, "its removal was cut off"
     elif top.path.name == EVALUATIONS:
         yield from _of_evaluations(top, rows.evaluations)
@@ -188,7 +189,7 @@ def _judged(top: _Top, rows: _Rows) -> Iterator[tuple[Path, str]]:
 
 def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | None:
     """Why RUN/FOLDER/NAME of a run in the store is garbage; None if it is not."""
-    if _REMOVED.fullmatch(name):
+    if HALF_REMOVED.fullmatch(name):
         return "its removal was cut off"
     if kind in rows.published:
         is_one = folder in ROLES and _ITERATION.fullmatch(name)
@@ -208,6 +209,10 @@ def _of_evaluations(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, s
     for path in top.below:
         folder = path.relative_to(top.path).parts[0]
         match = _EVALUATION.fullmatch(folder)
+        if path.name == folder and HALF_REMOVED.fullmatch(folder):
+            yield path, "its removal, or its restoration, was cut off"
+        elif path.name == folder and _HALF_WRITTEN_TEXTS.fullmatch(folder):
+            yield path, "texts that were not completed"
         if match is None:
             continue
         if match["key"] not in known:

@@ -175,6 +175,25 @@ def test_after_a_crash_the_same_command_removes_what_is_left(
         deletion.delete(home, sqlite, "demo", evaluations=True)
 
 
+def test_the_same_command_removes_a_folder_whose_removal_was_cut_off(
+    sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(sqlite, home, "demo-b")
+    left = {name for name in files(home) if "_evaluations" not in name}  # `coevo gc` removes those
+    create(sqlite, home, "demo")
+
+    def killed(_folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trainers.folders.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert [path.name[:6] for path in home.checkpoints.glob(".*.part")] == [".demo-"]
+    deletion.delete(home, sqlite, "demo", evaluations=True)
+    assert {name for name in files(home) if "_evaluations" not in name} == left
+
+
 def test_nobody_can_create_the_run_again_until_its_files_are_removed(
     sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
