@@ -69,7 +69,10 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    yield from pa.csv.read_csv(path, parse_options=_CSV).to_pylist()
+    """The rows with the text of every field: a number that pyarrow reads as a float may lose digits."""
+    with pa.csv.open_csv(path, parse_options=_CSV) as file:
+        texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(file.schema.names, pa.string()))
+    yield from pa.csv.read_csv(path, parse_options=_CSV, convert_options=texts).to_pylist()
 
 
 _CSV = pa.csv.ParseOptions(newlines_in_values=True)

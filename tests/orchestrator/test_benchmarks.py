@@ -89,6 +89,15 @@ def test_a_parquet_and_a_csv_file_are_read_alike(tmp_path: Path) -> None:
     assert load_benchmark(str(tmp_path / "b.csv")) == expected
 
 
+def test_numbers_in_a_csv_file_keep_all_their_digits(tmp_path: Path) -> None:
+    """pyarrow would read both columns as floats."""
+    rows = ["problem,answer,level", "a?,12345678901234567890123,1", "b?,0.5,0.25", "c?,9007199254740993,"]
+    (tmp_path / "b.csv").write_text("\n".join(rows))
+    loaded = load_benchmark(str(tmp_path / "b.csv"))
+    assert [item.answer for item in loaded] == ["12345678901234567890123", "0.5", "9007199254740993"]
+    assert [item.level for item in loaded] == ["1", "0.25", None]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
