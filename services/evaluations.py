@@ -202,7 +202,8 @@ def tally_of(answers: Sequence[EvaluatedAnswer]) -> Tally:
     classes: dict[int, list[bool]] = {}
     blank = 0
     for answer in answers:
-        if answer.verdict is None:
+        has_no_vote = answer.answer_class is None and answer.sample_index != GREEDY  # it says nothing, such as "."
+        if answer.verdict is None or has_no_vote:
             blank += 1
         else:  # a greedy answer has no class; it is then the only one
             classes.setdefault(answer.answer_class or 0, []).append(answer.verdict == "equal")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Float, Integer, cast, func, select, update
+from sqlalchemy import Integer, cast, func, select, update
 from sqlalchemy.orm import Session
 
 from core.statistics.estimates import Sums
@@ -190,25 +190,27 @@ class EvaluationSums:
 
 
 def _figures() -> list[Any]:
-    """What `_sums` reads, summed over the items of a group."""
+    """What `_sums` reads, summed over the items of a group. These are integers, so equal results have equal sums."""
     row = EvaluatedItems
-    right = cast(row.correct, Float) / row.samples
-    sums = [func.max(row.samples), func.count(), func.sum(right), func.sum(right * right)]
+    sums = [func.max(row.samples), func.count(), func.sum(row.correct), func.sum(row.correct * row.correct)]
     return sums + [func.sum(cast(column, Integer)) for column in (row.greedy_correct, row.majority_correct)]
 
 
 def _sums(
-    model: str, benchmark: str, samples: int, n: int, total: float, squares: float, greedy: int, majority: int
+    model: str, benchmark: str, samples: int, n: int, correct: int, squares: int, greedy: int, majority: int
 ) -> EvaluationSums:
-    return EvaluationSums(model, benchmark, samples, Sums(n, total, squares), greedy, majority)
+    shares = Sums(n, int(correct) / samples, int(squares) / samples**2)
+    return EvaluationSums(model, benchmark, samples, shares, greedy, majority)
 
 
 def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
-    """The results of every checkpoint of a run on every benchmark, as the run evaluated it, by iteration."""
+    """The results of every checkpoint of a run on every benchmark, as the run evaluated it, by iteration; without
+    evaluations that are not finished: the first questions of a benchmark may be its easy ones."""
     key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
     joined = select(*key, *_figures()).join(Checkpoints)
     joined = joined.join(EvaluatedItems, EvaluatedItems.evaluation_id == Evaluations.id)
-    statement = joined.where(Evaluations.run == run).group_by(*key).order_by(*key)
+    finished = (Evaluations.run == run, Evaluations.finished_at.is_not(None))
+    statement = joined.where(*finished).group_by(*key).order_by(*key)
     return [_sums(*values) for _, *values in session.execute(statement)]
 
 

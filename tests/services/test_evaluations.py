@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from evaluation_examples import ABC, store_answers
 
-from core.types import GREEDY
-from services.evaluations import figures_of, record_of, records_of
+from core.statistics.curves import Tally
+from core.types import GREEDY, EvaluatedAnswer
+from services.evaluations import figures_of, record_of, records_of, tally_of
 from storage import queries
 from storage.errors import NotThere
 from storage.session import Store
@@ -92,3 +93,14 @@ def test_records_are_questions_with_their_answers_and_texts(sqlite: Store, tmp_p
     with sqlite.read() as session:
         record = record_of(session, key, "b", tmp_path)
     assert record.texts == ["five", "eight", "", "", ""]
+
+
+def test_an_answer_that_says_nothing_is_in_no_class() -> None:
+    """It did not vote, so it has no class; a greedy answer has none either, but counts."""
+    rows = [("5", 0, "equal"), (".", None, "unequal"), ("()", None, "unequal")]
+    sampled = [
+        EvaluatedAnswer("i", index, answer, of_class, verdict, 3, "stop")
+        for index, (answer, of_class, verdict) in enumerate(rows)
+    ]
+    assert tally_of(sampled) == Tally(((1, True),), 2)
+    assert tally_of([EvaluatedAnswer("i", GREEDY, "5", None, "equal", 3, "stop")]) == Tally(((1, True),), 0)

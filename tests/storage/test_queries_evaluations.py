@@ -49,6 +49,32 @@ def test_evaluation_sums_are_those_of_a_run_s_own_evaluations(store: Store) -> N
         ]
 
 
+def test_equal_results_have_equal_sums(store: Store) -> None:
+    """As floats, 3/10 + 0/10 is less than 1/10 + 2/10, so the later of two equal iterations would be the better one."""
+    run = fresh_run(store)
+    with store.write() as session:
+        for benchmark, counts in (("one", (3, 0)), ("other", (1, 2))):
+            items = [Evaluated(f"{i}", None, 10, right, False, False) for i, right in enumerate(counts)]
+            add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=benchmark, items=items)
+    with store.read() as session:
+        one, other = queries.evaluations.evaluation_sums(session, run)
+    assert one.shares.total == other.shares.total == 0.3
+    assert (one.shares.squares, other.shares.squares) == (0.09, 0.05)
+
+
+def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store) -> None:
+    """Its first questions may be the easy ones: it would look better than it is."""
+    run = fresh_run(store)
+    checkpoint = f"{run}/base/0"
+    names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "run": run}
+    with store.write() as session:
+        key = queries.evaluations.begin_evaluation(session, manifest={}, **names).id
+        queries.evaluations.add_results(session, key, [Evaluated("easy", "1", 8, 8, True, True)])
+        assert queries.evaluations.evaluation_sums(session, run) == []
+        queries.evaluations.finish_evaluation(session, key)
+        assert [row.shares.n for row in queries.evaluations.evaluation_sums(session, run)] == [1]
+
+
 def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) -> None:
     names = {"model": f"http://{fresh_run(store)}/v1", "benchmark": "aime24", "protocol": ["sha", 2, 0.6]}
     answers = [
