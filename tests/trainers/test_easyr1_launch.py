@@ -87,6 +87,38 @@ def test_a_failed_training_goes_on_from_its_checkpoint(
 
 
 @pytest.mark.usefixtures("_ray")
+def test_a_step_that_was_saved_and_not_logged_has_no_metrics_but_those_after_it_have(
+    tmp_path: Path, start: Path
+) -> None:
+    job, steps = misbehaving(job_in(tmp_path, start), "fail_after_saving=2"), list[int]()
+    result = EasyR1Trainer(SETTINGS).train(job, lambda step, _: steps.append(step))
+    assert steps == [1, 3, 4]
+    assert [metrics["step"] for metrics in result.metrics] == [1, 2, 3, 4]
+    assert result.metrics[1] == {"step": 2}
+    assert "reward_mean" in result.metrics[2]
+    wait_until_free(job)
+
+
+@pytest.mark.usefixtures("_ray")
+def test_what_easyr1_logged_before_its_process_was_killed_is_read_when_the_training_goes_on(
+    tmp_path: Path, start: Path
+) -> None:
+    def interrupt(step: int, _: dict[str, float]) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    job, steps = misbehaving(job_in(tmp_path, start), "hang_once_at=3"), list[int]()
+    with pytest.raises(KeyboardInterrupt):
+        EasyR1Trainer(SETTINGS).train(job, interrupt)
+    wait_until_free(job)
+    file = job.work_dir / "metrics.jsonl"
+    file.write_text(file.read_text().splitlines(keepends=True)[0])  # as if it had been killed before it read step 2
+    result = EasyR1Trainer(SETTINGS).train(job, lambda step, _: steps.append(step))
+    assert steps == [2, 3, 4]
+    assert all("reward_mean" in metrics for metrics in result.metrics)
+
+
+@pytest.mark.usefixtures("_ray")
 def test_an_interruption_ends_all_processes(tmp_path: Path, start: Path) -> None:
     def interrupt(step: int, _: dict[str, float]) -> None:
         if step == 2:

@@ -71,6 +71,7 @@ class EasyR1Trainer:
         remove_unfinished(job.work_dir)
         final, checkpoints = job.work_dir / _FINAL, folder / CHECKPOINTS
         for attempts_left in reversed(range(self.restarts + 1)):
+            _pass_on(job, folder / _STEPS_LOG, 0, progress)  # a process that was killed may not have read all of it
             if _final_step(job, checkpoints) is not None:
                 break
             if attempts_left == self.restarts:
@@ -89,7 +90,7 @@ class EasyR1Trainer:
             )
         if not final.exists():
             checkpoint.merge(checkpoints, step, Path(job.start.path), self.settings, final)
-        return TrainResult(final, step, tuple(_metrics(job)[:step]))
+        return TrainResult(final, step, tuple(_of_steps(job, step)))
 
     def _prepare(self, job: TrainJob, folder: Path) -> None:
         """Check that the job can start, and write the files that EasyR1 starts from."""
@@ -110,7 +111,7 @@ class EasyR1Trainer:
         EasyR1 continues from its newest checkpoint and repeats the steps after it, so their metrics are dropped.
         """
         steps_done = checkpoint.newest_step(folder / CHECKPOINTS) or 0
-        _write(job, _metrics(job)[:steps_done])
+        _write(job, _of_steps(job, steps_done))
         (folder / _STEPS_LOG).unlink(missing_ok=True)
         keys = keys_of(job.services)
         if (own_key := access.key()) is not None:
@@ -225,6 +226,13 @@ def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:
 def _metrics(job: TrainJob) -> list[Metrics]:
     path = job.work_dir / _METRICS
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _of_steps(job: TrainJob, steps: int) -> list[Metrics]:
+    """The metrics of the first steps. EasyR1 logs a step after it has saved it; if it was killed in between, the step
+    has no metrics but its number."""
+    stored = _metrics(job)[:steps]
+    return [*stored, *({"step": float(step)} for step in range(len(stored) + 1, steps + 1))]
 
 
 def _write(job: TrainJob, metrics: list[Metrics]) -> None:

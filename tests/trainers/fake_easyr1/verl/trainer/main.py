@@ -1,8 +1,8 @@
 """A fake EasyR1: it reads the configuration, calls the reward function, logs and saves as EasyR1 does.
 
 It does not learn: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
-configuration makes it fail (`fail_while_saving=K`, once) or hang (`hang_at=K`, or `hang_once_at=K`) at a
-step K.
+configuration makes it fail (`fail_while_saving=K` or `fail_after_saving=K`, once) or hang (`hang_at=K`, or
+`hang_once_at=K`) at a step K.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def main(path: str, *overrides: str) -> None:
         weights = {name: value + added for name, value in weights.items()}
         if step % trainer["save_freq"] == 0 or step == trainer["max_steps"]:
             _remove(folder, step, trainer["save_limit"])
-            _fail(step, folder)
+            _fail("fail_while_saving", step, folder)
             _save(folder, step, weights, start)
+            _fail("fail_after_saving", step, folder)
         names = dict.fromkeys(name for score in scores for name in score)
         means = {name: _mean([score[name] for score in scores if name in score]) for name in names}
         # EasyR1 logs the actor's KL of its last micro batch only; corrections.py adds the other KL.
@@ -148,9 +149,9 @@ def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path
     (folder / "checkpoint_tracker.json").write_text(json.dumps({"last_global_step": step}))
 
 
-def _fail(step: int, folder: Path) -> None:
+def _fail(kind: str, step: int, folder: Path) -> None:
     once = folder / "failed"
-    if step == _misbehaviour_step("fail_while_saving", folder) and not once.exists():
+    if step == _misbehaviour_step(kind, folder) and not once.exists():
         once.touch()
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
