@@ -44,8 +44,9 @@ def remove_unneeded(context: Context, start: Checkpoint) -> None:
     """Remove the moments that neither this round nor a later one can start from.
 
     This round starts from `start`. A later one can start from this round's result, or from the best round before it,
-    to which the run may be rolled back.
+    to which the run may be rolled back. Raises `LeaseLost`.
     """
+    context.refuse_lost()  # another process may be in a later round, and need others
     with context.store.read() as session:
         needed = {str(start.iteration), str(context.chain(session).best_to_go_back_to())}
     folder = context.home.optimisers / context.run / "solver"

@@ -18,7 +18,8 @@ from orchestrator.loop import read_prompts, train_solver
 from orchestrator.pool import slot
 from orchestrator.runs import prepare
 from orchestrator.stages.context import Context, StageError
-from storage.errors import CheckpointError
+from orchestrator.stages.rounds import remove_unneeded
+from storage.errors import CheckpointError, LeaseLost
 from storage.session import Store
 from tests.orchestrator.test_stage_health import ten_items
 from tests.synthetic_run import add_evaluations, context_of, finish
@@ -118,3 +119,15 @@ def test_moments_that_are_damaged_or_gone_are_not_used(sqlite: Store, tmp_path: 
     file.parent.rmdir()
     with pytest.raises(StageError, match=r"expected the optimiser's moments of damaged/solver/1 in .*, there are none"):
         train_round(context, 2)
+
+
+def test_a_process_that_has_lost_its_round_removes_no_moments(sqlite: Store, tmp_path: Path) -> None:
+    """It was suspended while another process ended its round: the moments of that round are those of the next one."""
+    context = begin(sqlite, tmp_path, "lost", 3)
+    train_round(context, 1)
+    lost = context_of(sqlite, "lost", 2, home=tmp_path)
+    start = lost.checkpoint("solver", 1)
+    train_round(context, 2)
+    with pytest.raises(LeaseLost):
+        remove_unneeded(lost, start)
+    assert moments_of(context) == {"1": 2, "2": 4}
