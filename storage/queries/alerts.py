@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Update, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from storage.errors import AlreadyAcknowledged, NotThere
@@ -99,24 +99,25 @@ def claim_delivery(
         return None
     delivery = DeliveryRow(*row)
     next_at = now + delays[min(delivery.attempts, len(delays) - 1)]
-    claimed = _update_delivery(session, delivery.alert, target, attempts=delivery.attempts + 1, next_at=next_at)
-    return get_alert(session, delivery.alert), claimed
+    claimed = _changed(delivery.alert, target, attempts=delivery.attempts + 1, next_at=next_at)
+    row = session.execute(claimed.returning(*columns(Deliveries, DeliveryRow))).one()
+    return get_alert(session, delivery.alert), DeliveryRow(*row)
 
 
 def mark_delivered(session: Session, alert: str, target: str) -> None:
-    """Record that the alert has arrived. It is not sent to the target again."""
-    _update_delivery(session, alert, target, delivered_at=database_time(session), error=None)
+    """Record that the alert has arrived. It is not sent to the target again. If its run was deleted meanwhile, nothing
+    is recorded."""
+    session.execute(_changed(alert, target, delivered_at=database_time(session), error=None))
 
 
 def mark_failed(session: Session, alert: str, target: str, error: str) -> None:
     """Record that an attempt failed. `claim_delivery` has set the time of the next attempt."""
-    _update_delivery(session, alert, target, error=error)
+    session.execute(_changed(alert, target, error=error))
 
 
-def _update_delivery(session: Session, alert: str, target: str, **values: object) -> DeliveryRow:
+def _changed(alert: str, target: str, **values: object) -> Update:
     key = [Deliveries.alert == alert, Deliveries.target == target]
-    changed = update(table_of(Deliveries)).where(*key).values(**values).returning(*columns(Deliveries, DeliveryRow))
-    return DeliveryRow(*session.execute(changed).one())
+    return update(table_of(Deliveries)).where(*key).values(**values)
 
 
 def _due(target: str, max_attempts: int, now: datetime) -> list[ColumnElement[bool]]:

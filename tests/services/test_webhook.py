@@ -270,3 +270,22 @@ def test_the_webhook_is_configured_by_the_environment() -> None:
         with pytest.raises(WebhookError, match="COEVO_WEBHOOK_SECRET: expected whsec_ and 24 to 64 bytes") as refused:
             webhook_from({**environment, "COEVO_WEBHOOK_SECRET": wrong})
         assert not wrong or wrong not in str(refused.value)
+
+
+def test_the_delivering_thread_goes_on_when_a_run_is_deleted_while_its_alert_is_sent(
+    store: Store, receiver: Receiver
+) -> None:
+    def delete_the_first_run() -> None:
+        receiver.before_it_answers = lambda: None
+        with store.write() as session:
+            queries.runs.delete_run(session, RUN)
+        store_alert(store, 2)
+
+    receiver.answers = [500]  # the deliveries of a failed attempt and of one that arrived are both gone
+    receiver.before_it_answers = delete_the_first_run
+    first = store_alert(store, 1)
+    with delivering(store, [Webhook(receiver.url, KEY)]):
+        ids = [receiver.received.get(timeout=60).headers["webhook-id"] for _ in range(2)]
+    assert ids == [first.id, f"{2:016x}"]
+    with store.write() as session:
+        queries.alerts.mark_delivered(session, first.id, "webhook")
