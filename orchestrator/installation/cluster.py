@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -76,9 +77,8 @@ def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]
     if not again:
         report(f"up already: {', '.join(alive)}")
         return services
-    known = {pid: process for pid, process in services.processes.items() if process[0] in alive}
     commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in again]
-    return _start(home, replace(services, processes=known), commands, report)
+    return _start(home, services, commands, report)
 
 
 def refuse_other_ports(home: Home, given: Mapping[str, int]) -> None:
@@ -93,23 +93,24 @@ def refuse_other_ports(home: Home, given: Mapping[str, int]) -> None:
 
 
 def _start(home: Home, services: Services, commands: Sequence[_Command], report: Callable[[str], None]) -> Services:
-    """Start services and wait until they answer. Returns them with those that were alive before."""
+    """Start services and wait until they answer. Returns them with those that were recorded before.
+
+    One that has ended stays recorded until it is started again, so that it is not forgotten if this fails.
+    """
     before, starting = services, list[tuple[str, subprocess.Popen[bytes], Callable[[], bool]]]()
     try:
         for name, command, is_ready in commands:
             process = _spawn(home, name, command, environment(home, services))
-            services = replace(
-                services, processes={**services.processes, process.pid: (name, processes.started(process.pid))}
-            )
-            home.save_services(services)
             starting.append((name, process, is_ready))
+            others = {pid: recorded for pid, recorded in services.processes.items() if recorded[0] != name}
+            services = replace(services, processes={**others, process.pid: (name, processes.started(process.pid))})
+            home.save_services(services)
         report(f"starting {', '.join(name for name, _, _ in starting)}")
         for name, process, is_ready in [*starting, *starting]:  # again: one may end while others are waited for
             _wait_until_ready(home, name, process, is_ready)
     except BaseException:
-        if before.processes:
-            _end([psutil.Process(process.pid) for _, process, _ in starting if process.poll() is None], 2)
-        else:
+        _end([psutil.Process(process.pid) for _, process, _ in starting if process.poll() is None], 2)
+        if not before.processes:
             down(home)
         raise
     return services
@@ -145,11 +146,11 @@ def down(home: Home) -> list[str]:
         services = home.services()
     except NotUp:
         return []
-    alive = {
-        name: psutil.Process(pid)
-        for pid, (name, started) in services.processes.items()
-        if processes.is_running(pid, started)
-    }
+    alive = dict[str, psutil.Process]()
+    for pid, (name, started) in services.processes.items():
+        with suppress(psutil.NoSuchProcess):
+            if processes.is_running(pid, started):
+                alive[name] = psutil.Process(pid)
     _end(
         [process for name, process in alive.items() if name == "runner"], 20
     )  # it needs time to tell Prefect which flow runs it ended
@@ -227,9 +228,11 @@ def _refuse_elsewhere(command: str, error: type[CoevoError]) -> None:
 
 def _end(services: list[psutil.Process], patience_s: float) -> None:
     """Ask processes to end, then kill those of them and of their descendants that are still alive."""
-    family = [*services, *(child for process in services for child in process.children(recursive=True))]
+    family = [*services]
     for process in services:
-        process.terminate()
+        with suppress(psutil.NoSuchProcess):  # it has ended by itself
+            family += process.children(recursive=True)
+            process.terminate()
     psutil.wait_procs(services, timeout=patience_s)
     _, alive = psutil.wait_procs(family, timeout=1)
     for process in alive:

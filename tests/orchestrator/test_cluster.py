@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -74,6 +75,44 @@ def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
     recorded(Home(tmp_path), f"http://127.0.0.1:{free_port()}", 2**22 + 1)  # more than the largest pid
     with pytest.raises(NotUp, match=r"^ray of .* ended; `coevo up` starts what has ended. The logs are in .*/logs$"):
         cluster.needed(Home(tmp_path))
+
+
+def test_a_service_that_ended_stays_recorded_when_it_cannot_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the first of two is recorded."""
+    home, spawned = Home(tmp_path), list[subprocess.Popen[bytes]]()
+    home.logs.mkdir()
+    gone = {2**22 + 1: ("ray", 1.0), 2**22 + 2: ("api", 1.0)}
+    alive = {os.getpid(): ("prefect", processes.started(os.getpid()))}
+    addresses = ("a:1", "http://a:2", "http://a:3", "http://a:4")
+    home.save_services(Services(*addresses, "0" * 64, {**alive, **gone}, api_url="http://a:5"))
+    spawn = cluster._spawn
+
+    def watched(*arguments: Any) -> subprocess.Popen[bytes]:
+        spawned.append(spawn(*arguments))
+        return spawned[-1]
+
+    def full(_home: Home, _services: Services | None) -> None:
+        raise OSError(28, "No space left on device")
+
+    sleeping = [(name, ["sleep", "1000"], lambda: True) for name in ("ray", "prefect", "api")]
+    monkeypatch.setattr(cluster, "_commands", lambda *_: sleeping)
+    monkeypatch.setattr(cluster, "_spawn", watched)
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "save_services", full)
+        with pytest.raises(OSError, match="No space left"):
+            cluster._start_again(home, ["prefect"], lambda _line: None)
+    assert [process.wait(30) is not None for process in spawned] == [True]
+    assert cluster.ended(home) == ["ray", "api"]
+
+
+def test_a_process_that_has_gone_does_not_keep_others_from_being_ended() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        ended = psutil.Process(gone.pid)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        cluster._end([ended, psutil.Process(process.pid)], 30)
+        process.wait(30)
 
 
 def test_services_are_not_stopped_while_a_run_is_at_work_unless_forced(
