@@ -98,8 +98,12 @@ class Campaign:
     def _uninterrupted(self, *, own_processes: bool) -> tuple[Contents, Ended, Trace]:
         """What is stored of a run that nothing interrupts."""
         trace = Trace(self._folder / f"uninterrupted{'-with-own-processes' if own_processes else ''}.trace")
-        ended = Fork(partial(self._work, own_processes), trace, 1, None, self._log).wait(PATIENCE_S)
-        if ended is None or ended.code != 0:
+        attempt = Fork(partial(self._work, own_processes), trace, 1, None, self._log)
+        ended = attempt.wait(PATIENCE_S)
+        if ended is None:
+            attempt.end_hanging()
+            raise ChaosError(f"the run hangs although nothing was killed:\n{last_lines(self._log, 60)}")
+        if ended.code != 0:
             raise ChaosError(f"the run failed although nothing was killed:\n{last_lines(self._log)}")
         return stored_and_deleted(self._home, self.outcome), ended, trace
 

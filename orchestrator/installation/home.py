@@ -191,7 +191,8 @@ class Home:
 
     def secrets(self) -> list[str]:
         """The secrets that exist so far, for those who must not print them."""
-        return [file.read_text() for file in (self.path / "secrets").glob("*")]
+        files = (self.path / "secrets").glob("*")
+        return [file.read_text() for file in files if not file.suffix]  # others are being made: `secret`
 
     @property
     def api_key(self) -> str:

@@ -60,13 +60,13 @@ def main() -> None:
 def _run_beside_ray() -> None:
     server = home().services().prefect
     _wait_for(server)
-    _end_orphans(None)
-    Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
     try:
+        _end_orphans(None)
+        Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
         with get_client(sync_client=True) as client:
             remove_former(client)
         serve(*served(), limit=cast(Any, _LIMIT))
-    except* (RuntimeError, httpx.HTTPError):  # Prefect's runner gives up after some minutes without Prefect
+    except* (RuntimeError, httpx.HTTPError):  # Prefect has ended again, or was away for some minutes
         _begin_again()
 
 

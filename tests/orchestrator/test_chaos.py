@@ -53,3 +53,29 @@ def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_p
 @pytest.mark.parametrize("bug", SEEN_AS)
 def test_a_planted_bug_is_seen(outcomes: dict[str, Any], bug: str) -> None:
     assert any(SEEN_AS[bug] in violation for violation in outcomes[bug]["violations"]), outcomes[bug]
+
+
+def test_a_first_run_that_hangs_is_killed_and_the_message_has_its_last_lines(tmp_path: Path) -> None:
+    program = """if True:
+        import os, sys, time
+        from pathlib import Path
+        from orchestrator.chaos import campaign
+        from orchestrator.installation.home import Home
+        def hang(_own_processes):
+            print("it hangs here", flush=True)
+            time.sleep(600)
+        campaign.PATIENCE_S, folder = 0.2, Path(sys.argv[1])
+        chaos = campaign.Campaign(Home(folder), folder, hang, kills=1, seed=0, victims=(), report=print)
+        try:
+            chaos.run()
+        except campaign.ChaosError as error:
+            print(error)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("no process is left")
+    """
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("the run hangs although nothing was killed:\nit hangs here\n")
+    assert printed.endswith("no process is left\n")

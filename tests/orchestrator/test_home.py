@@ -86,6 +86,13 @@ def test_a_secret_stays_the_same_and_is_readable_by_its_owner_only(tmp_path: Pat
     assert sorted(path.name for path in (tmp_path / "secrets").iterdir()) == ["api", "prefect"]
 
 
+def test_a_secret_that_is_being_made_is_not_read(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    secret = home.secret("prefect")
+    (tmp_path / "secrets" / "api.0123abcd").symlink_to("gone")  # as if it had vanished after it was listed
+    assert home.secrets() == [secret]
+
+
 def test_processes_that_make_a_secret_at_once_get_the_same_one(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     code = "import sys; from pathlib import Path; from orchestrator.installation.home import Home; sys.stdin.read(1)"

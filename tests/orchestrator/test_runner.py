@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -79,7 +80,9 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monke
         assert process.poll() is None, log.read_text()
 
     with log.open("w") as output:
-        command = [sys.executable, "-m", "orchestrator.installation.runner"]
+        # The process begins again with the same arguments.
+        program = "from orchestrator.installation import runner; runner._CHECK_S = 0.3; runner.main()"
+        command = [sys.executable, "-c", program]
         process = subprocess.Popen(command, env=environment(home, services), stdout=output, stderr=output)
     with terminated(process):
         with prefect_server(prefect, port):
@@ -87,3 +90,19 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monke
         wait_for("Prefect does not answer", 1)
         with prefect_server(prefect, port):
             wait_for("deployments are being served", 2)
+
+
+def test_a_runner_begins_again_if_prefect_ends_while_it_looks_for_orphans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(_worker: str | None) -> None:
+        raise httpx.ConnectError("no Prefect")
+
+    begun_again = list[bool]()
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    Home(tmp_path).save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", "", {}))
+    monkeypatch.setattr(runner, "_wait_for", lambda _server: None)
+    monkeypatch.setattr(runner, "_end_orphans", ended)
+    monkeypatch.setattr(runner, "_begin_again", lambda: begun_again.append(True))
+    runner._run_beside_ray()
+    assert begun_again == [True]
