@@ -47,6 +47,7 @@ from orchestrator.starting import RunError, find_run, presets_of
 from services.drift.series import refresh_after
 from services.flow_runs import EXISTING
 from services.inference.keys import hide_keys
+from storage.errors import LeaseLost
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
 from storage.session import Store, open_store
@@ -212,7 +213,7 @@ def _suspension_noted(store: Store, run: str) -> Iterator[None]:
     try:
         yield
     except Pause:
-        runs.set_status(store, run, "paused")
+        runs.set_status_if_held(store, run, "paused")
         raise
 
 
@@ -224,7 +225,7 @@ def _action_after(store: Store, run: str, t: int, page: str) -> str:
     decision = runs.decision(store, run, t)
     if decision["action"] != "pause":
         return str(decision["action"])
-    runs.set_status(store, run, "paused")
+    runs.set_status_if_held(store, run, "paused")
     with run_log.kept(home(), run, t):
         where = f"in the Prefect UI, on the dashboard, or with `coevo runs decide {run}`"
         run_log.say(f"paused after iteration {t} until somebody decides, {where}: {'; '.join(decision['warnings'])}")
@@ -235,7 +236,8 @@ def _action_after(store: Store, run: str, t: int, page: str) -> str:
         answer = pause_flow_run(wait_for_input=form, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
     except ValidationError as error:
         raise RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
-    runs.set_status(store, run, "running")
+    if not runs.set_status_if_held(store, run, "running"):
+        raise LeaseLost(f"run {run}: another process has taken it over; the answer was not needed")
     _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
     return str(runs.decision(store, run, t)["action"])
 

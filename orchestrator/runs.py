@@ -100,7 +100,7 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     run, so it reads as interrupted.
     """
     set_status(store, run, "running")
-    end = partial(_set_status_unless_taken_over, store, run)
+    end = partial(set_status_if_held, store, run)
     try:
         yield
     except RunStopped:
@@ -121,13 +121,17 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     end("done")
 
 
-def _set_status_unless_taken_over(store: Store, run: str, status: RunStatus) -> None:
-    """Set the status if this process still has the run, though its lease may have expired. Without a lease, another
-    process has taken the run over, and may have ended it already."""
+def set_status_if_held(store: Store, run: str, status: RunStatus) -> bool:
+    """Set the status if this process still has the run, though its lease may have expired; returns whether it has it.
+
+    Without a lease, another process has taken the run over, and may have ended it already.
+    """
     with store.write() as session:
         lease = queries.run_leases.leases(session).get(run)
-        if lease is not None and lease.owner == owner():
+        is_held = lease is not None and lease.owner == owner()
+        if is_held:
             queries.runs.set_run_status(session, run, status)
+    return is_held
 
 
 def ended_as(store: Store, run: str) -> RunStatus | None:

@@ -54,6 +54,7 @@ from services.evaluations import figures_of
 from services.flow_runs import DEPLOYMENTS, EXISTING
 from services.inference.client import InferenceError
 from storage import queries
+from storage.errors import LeaseLost
 from storage.rows import RunStatus
 from storage.run_logs import last_events
 from storage.session import Store, open_store
@@ -248,6 +249,22 @@ def test_a_pause_that_nobody_answers_fails_the_run(
     assert event.message.startswith("paused after iteration 1 until somebody decides, in the Prefect UI")
     assert event.message.endswith("`coevo runs decide r`: a warning")
     assert _has_failed_and_will_ask_again(store)
+
+
+@pytest.mark.usefixtures("prefect")
+def test_an_answer_that_comes_after_another_process_has_ended_the_run_changes_nothing(
+    store: Store, asking_flow: Flow[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answered(**_: object) -> None:
+        with store.write() as session:
+            queries.run_leases.release_run(session, run="r", owner=owner())
+            queries.runs.set_run_status(session, "r", "done")
+
+    monkeypatch.setattr(flows, "pause_flow_run", answered)
+    with pytest.raises(LeaseLost, match="run r: another process has taken it over; the answer was not needed"):
+        asking_flow()
+    with store.read() as session:
+        assert queries.runs.get_run(session, "r").status == "done"
 
 
 def test_a_run_that_is_resumed_without_a_decision_fails(
