@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pydantic import model_validator
 from sqlalchemy.orm import Session
@@ -92,9 +94,26 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
             for (benchmark, protocol, key), row in zip(unfinished, begun, strict=True):
                 texts = TextWriter(evaluation_path(home.texts, key))
                 grader = process_grader()
-                answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, SMALL_BATCH)
+                with _alone(home, key, progress):
+                    answer_all(store, row, benchmark, protocol, request.seed, ask, grader, progress, texts, SMALL_BATCH)
     with store.read() as session:
         return [figures for *_, key in asked if (figures := figures_of(session, key))]
+
+
+@contextmanager
+def _alone(home: Home, key: str, progress: Progress) -> Iterator[None]:
+    """Wait until no other process of this home works on the evaluation, and keep others from it during the block.
+
+    Otherwise two that ask a URL at once would store the answers of one and the texts of the other.
+    """
+    with (home.path / "evaluations.lock").open("a") as lock:
+        byte = int(key, 16) >> 2  # each evaluation locks another one; the file stays empty
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except BlockingIOError:
+            progress(0, 1, "waiting for another process that works on the same evaluation")
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1, byte)
+        yield
 
 
 def _refuse_removed(session: Session, model: Model) -> None:

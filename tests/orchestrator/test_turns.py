@@ -89,6 +89,39 @@ def test_an_evaluation_that_waits_names_the_one_that_it_waits_for(
         request.evaluate(home, sqlite, asked, report)
 
 
+HOLD_EVALUATION = """
+import fcntl, sys
+with open(sys.argv[1], "a") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX, 1, int(sys.argv[2], 16) >> 2)
+    print("has it", flush=True)
+    input()
+"""
+
+
+def test_two_processes_do_not_work_on_one_evaluation_at_once(tmp_path: Path) -> None:
+    """Two that ask a URL use no applications. Other evaluations of it go on meanwhile."""
+    key, other = f"{2**63:016x}", f"{2**63 + 4:016x}"
+    home, notes, entered = Home(tmp_path), list[str](), threading.Event()
+
+    def work_alone() -> None:
+        with request._alone(home, key, lambda _done, _total, note: notes.append(note)):
+            entered.set()
+
+    command = [sys.executable, "-c", HOLD_EVALUATION, str(tmp_path / "evaluations.lock"), key]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "has it\n"
+        with request._alone(home, other, lambda *_: notes.append("it waits too")):
+            pass
+        waiting = threading.Thread(target=work_alone)
+        waiting.start()
+        wait_until(lambda: notes == ["waiting for another process that works on the same evaluation"], "the note")
+        assert not entered.is_set()
+        process.kill()
+        assert entered.wait(30)
+        waiting.join()
+
+
 def _use(home: Home, name: str, waiting: turns.Callable[[str], None]) -> None:
     with turns.exclusive_use(home, name, waiting):
         pass
