@@ -27,10 +27,12 @@ class Outcome(NamedTuple):
 
 
 Judge = Callable[[str, str], Outcome]
+_CompareMembers = Callable[[str, str, int], Outcome]
 
 EQUAL, UNEQUAL = Outcome("equal"), Outcome("unequal")
 NEEDS_JUDGE = Outcome("unknown", "needs the symbolic judge")
 MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadline, so the outcome is unknown
+_ALL_COMPARISONS = 1_000  # of the members of sets within sets; also a process without a deadline compares them
 MAX_NESTING = 2  # lists within lists
 
 _ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?|\([A-Za-z](?:,[A-Za-z])+\))(=|\\in(?![A-Za-z]))([^=<>]+)")
@@ -51,8 +53,11 @@ class _List(NamedTuple):
     members: tuple[str, ...]
 
 
-def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
-    """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`."""
+def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _ALL_COMPARISONS) -> Outcome:
+    """The outcome for two normalised texts. The order of the two does not matter if it does not matter to `judge`.
+
+    At most `comparisons` members of sets are compared, and of the sets in them.
+    """
     if (outcome := _decide_texts(a, b)) is not None:
         return outcome
     a, b = _without_variable(_conclusion(_condition(a)), _conclusion(_condition(b)))
@@ -66,7 +71,7 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0) -> Outcome:
     if (reason := _not_mathematics(a, b)) is not None:
         numbers_or_words = all(number is not None or is_words(text) for text, number in ((a, number_a), (b, number_b)))
         return UNEQUAL if numbers_or_words else Outcome("unknown", reason)
-    return _decide_lists(a, b, judge, nesting)
+    return _decide_lists(a, b, judge, nesting, comparisons)
 
 
 def _decide_texts(a: str, b: str) -> Outcome | None:
@@ -141,7 +146,7 @@ def _is_value(assignment: re.Match[str], other: str) -> bool:
     return assignment[2] != "=" or names_a_tuple or not _RELATION.search(other)
 
 
-def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
+def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -> Outcome:
     list_a, list_b = _as_list(a), _as_list(b)
     if list_a is None and list_b is None:
         sides = sorted((len(_sides(a)), len(_sides(b))))
@@ -150,45 +155,48 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int) -> Outcome:
     if nesting > MAX_NESTING:
         return Outcome("unknown", "nested too deep")
 
-    def compare_members(x: str, y: str) -> Outcome:
-        return decide(x, y, judge, nesting + 1)
+    def compare_members(x: str, y: str, left: int) -> Outcome:
+        return decide(x, y, judge, nesting + 1, left)
 
     inequalities = {_INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
     if inequalities == {True, False}:
         return Outcome("unknown", "several relations")  # the comma of `x<2,x>3` may be `and` or `or`
     if list_a is not None and list_b is not None:
-        return _compare_lists(list_a, list_b, compare_members)
+        return _compare_lists(list_a, list_b, compare_members, comparisons)
     single = a if list_a is None else b
     if _RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
         return judge(a, b)
     list_a, list_b = list_a or _List("{}", (a,)), list_b or _List("{}", (b,))
-    return _compare_sets(list_a, list_b, compare_members) if list_a.brackets == list_b.brackets else UNEQUAL
+    are_sets = list_a.brackets == list_b.brackets
+    return _compare_sets(list_a, list_b, compare_members, comparisons) if are_sets else UNEQUAL
 
 
 def _members(listed: _List | None) -> tuple[str, ...]:
     return ("",) if listed is None else listed.members
 
 
-def _compare_lists(list_a: _List, list_b: _List, compare_members: Judge) -> Outcome:
+def _compare_lists(list_a: _List, list_b: _List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
     """If both lists have brackets, these must agree. Order counts if either list is a tuple or an interval."""
     if list_a.brackets and list_b.brackets and list_a.brackets != list_b.brackets:
         return UNEQUAL
     if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
-        return _compare_sets(list_a, list_b, compare_members)
+        return _compare_sets(list_a, list_b, compare_members, comparisons)
     if len(list_a.members) != len(list_b.members):
         return UNEQUAL
-    return _all(compare_members(x, y) for x, y in zip(list_a.members, list_b.members, strict=True))
+    return _all(compare_members(x, y, comparisons) for x, y in zip(list_a.members, list_b.members, strict=True))
 
 
-def _compare_sets(list_a: _List, list_b: _List, compare_members: Judge) -> Outcome:
+def _compare_sets(list_a: _List, list_b: _List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
     """Equal if every member of each list equals a member of the other; order and repetition do not count."""
     members_a, members_b = ({answer_key(x): x for x in listed.members} for listed in (list_a, list_b))
     unmatched_a = [x for key, x in members_a.items() if key not in members_b]
     unmatched_b = [y for key, y in members_b.items() if key not in members_a]
-    if len(unmatched_a) * len(members_b) + len(unmatched_b) * len(members_a) > MAX_COMPARISONS:
+    needed = len(unmatched_a) * len(members_b) + len(unmatched_b) * len(members_a)
+    if needed > min(MAX_COMPARISONS, comparisons):
         return Outcome("unknown", "too many members")
-    matches = [_any(compare_members(x, y) for y in members_b.values()) for x in unmatched_a]
-    matches += [_any(compare_members(x, y) for x in members_a.values()) for y in unmatched_b]
+    left = comparisons // max(1, needed)  # for the sets in each pair of members
+    matches = [_any(compare_members(x, y, left) for y in members_b.values()) for x in unmatched_a]
+    matches += [_any(compare_members(x, y, left) for x in members_a.values()) for y in unmatched_b]
     return _all(matches)
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.grading.answers import normalise
-from core.grading.equality import NEEDS_JUDGE, decide, no_judge
+from core.grading.equality import NEEDS_JUDGE, Outcome, decide, no_judge
 from core.grading.grader import MAX_CHARS, Comparison, Grader, grade_pairs
 from core.grading.worker import compare_line, judge
 
@@ -264,3 +264,22 @@ def test_progress_is_reported_up_to_the_end(grader: Grader) -> None:
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Grader(**wrong)
+
+
+def test_sets_within_sets_take_a_bounded_number_of_comparisons() -> None:
+    """Three levels of three members had 5,832 comparisons, and of seven members, in 2,000 characters, 941,000."""
+
+    def nested(letter: str, levels: int, number: str = "") -> str:
+        if levels == 0:
+            return f"{letter}_{{{number}}}"
+        return r"\{" + ",".join(nested(letter, levels - 1, f"{number}{i}") for i in range(3)) + r"\}"
+
+    asked = list[tuple[str, str]]()
+
+    def ask(a: str, b: str) -> Outcome:
+        asked.append((a, b))
+        return Outcome("unequal")
+
+    assert decide(nested("x", 3), nested("y", 3), ask) == Outcome("unknown", "too many members")
+    assert decide(nested("x", 2), nested("y", 2), ask) == Outcome("unequal")
+    assert 0 < len(asked) <= 1_000
