@@ -22,6 +22,7 @@ from storage.run_logs import LogEvent, last_events
 from storage.session import Store, open_store
 
 _POLL_S = 1.0
+_MOST_EVENTS = 100_000  # more than a run's log files can have
 _AT_WORK: tuple[RunStatus, ...] = ("created", "running", "paused")
 
 
@@ -56,10 +57,12 @@ def logs(
 def _followed(coevo_home: Home, store: Store, run: str, lines: int) -> Iterator[LogEvent]:
     """The last lines, then the new ones, until the run has ended and all its lines were yielded."""
     newest: LogEvent | None = None
+    count = lines
     while True:
         with store.read() as session:  # before the lines are read, so that the last ones are not missed
             at_work = queries.runs.get_run(session, run).status in _AT_WORK
-        events = last_events(coevo_home.run_logs, run, lines)
+        events = last_events(coevo_home.run_logs, run, count)
+        count = _MOST_EVENTS  # all that are new
         # The newest event that was yielded may have been rotated away; then all others are new.
         start = events.index(newest) + 1 if newest in events else 0
         yield from events[start:]

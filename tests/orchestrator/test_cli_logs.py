@@ -64,14 +64,16 @@ def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
     store = store_of(home)
     with store.write() as session:
         queries.runs.set_run_status(session, "demo", "running")
-    command = [sys.executable, "-m", "orchestrator.cli", "logs", "demo", "--follow", "--lines", "10"]
+    command = [sys.executable, "-m", "orchestrator.cli", "logs", "demo", "--follow", "--lines", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = [process.stdout.readline() for _ in range(3)]
         assert "pass@1 57.4%" in first[0]
         with kept(home, "demo", 2, "evaluate"):
-            say("evaluate 2: pass@1 60.1%")
-        assert "evaluate 2: pass@1 60.1%" in process.stdout.readline()
+            for number in range(5):  # more than --lines, between two looks at the log
+                say(f"evaluate 2: pass@1 6{number}.1%")
+        for number in range(5):
+            assert f"evaluate 2: pass@1 6{number}.1%" in process.stdout.readline()
         with store.write() as session:
             queries.runs.set_run_status(session, "demo", "done")
         assert process.stdout.read() == ""
