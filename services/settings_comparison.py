@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,10 +81,12 @@ def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     telling = _telling(own, differences)
     named = [*telling, *(name for name in own if name not in telling)][: max(_MOST_NAMED, len(telling))]
     more = [f"{len(own) - len(named)} more"] if len(own) > len(named) else []
-    return {
+    labels = {
         run: ", ".join([*(f"{name} = {_text(settings[name])}" for name in named if name in settings), *more]) or run
         for run, settings in differences.items()
     }
+    times = Counter(labels.values())  # a setting that only some of the runs have may be what tells two groups apart
+    return {run: label if times[label] == 1 else f"{label} ({run})" for run, label in labels.items()}
 
 
 def _telling(names: Sequence[str], differences: Mapping[str, Mapping[str, Any]]) -> list[str]:

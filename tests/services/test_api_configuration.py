@@ -135,6 +135,17 @@ def test_groups_with_the_same_method_are_told_apart(api: TestClient, sqlite: Sto
     assert groups[0]["label"] == "dataset.votes = 4, solver.reward.alpha = 0.25"
 
 
+def test_groups_that_differ_only_in_a_setting_that_one_of_them_has_have_labels_of_their_own(
+    api: TestClient, sqlite: Store, presets: Path
+) -> None:
+    add_run(sqlite, presets, "a", early_stopping__benchmark="micro", early_stopping__patience=2)
+    add_run(sqlite, presets, "b")
+    add_run(sqlite, presets, "c", dataset__votes=5)
+    groups = get(api, "/comparison/settings", run=["a", "b", "c"])["groups"]
+    assert [group["runs"] for group in groups] == [["a"], ["b"], ["c"]]
+    assert len({group["label"] for group in groups}) == 3
+
+
 def test_any_figure_of_any_runs_is_compared_by_iteration_or_step_and_over_seeds(
     api: TestClient, sqlite: Store, presets: Path
 ) -> None:
