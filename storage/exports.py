@@ -58,7 +58,9 @@ def export(store: Store, root: Path, selection: Selection, kind: Format, texts: 
             "config": config,
         }
         pages = pages_of(store, selection, iterations, oracles, texts)
-        return _write(path, columns, _CountedRows(pages, oracles), described)
+        # The manifest is not written again after an audit on which no row depends, so it must not count verdicts.
+        counted = oracles if selection.depends_on_audits() else []
+        return _write(path, columns, _CountedRows(pages, counted), described)
 
     exported = written_once(path, write)
     remove_old(path.parent, _MOST_FILES)

@@ -146,7 +146,7 @@ class Manifest(BaseModel):
     texts: int  # rows with a vote's text
     questions: int  # that match the filters
     verdicts: dict[Verdict, int]  # of these questions
-    audited: dict[str, int]  # oracle -> how many of these questions have a verdict of it
+    audited: dict[str, int]  # oracle -> how many of these questions have a verdict of it; empty for votes without one
     bytes: int
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; empty for given prompts

@@ -218,3 +218,11 @@ def _peak_mb() -> float:
     """The largest memory of this process since the peak was reset."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) / 1_024
+
+
+def test_the_manifest_of_votes_counts_no_audits_since_it_is_not_written_again_after_one(
+    store: Store, run: str, tmp_path: Path
+) -> None:
+    with store.write() as session:
+        queries.questions.add_oracle_labels(session, [OracleLabel(f"{run}/1/000000", "exact", "right", "3")])
+    assert export(store, tmp_path, Selection(run, "1", "votes"), "jsonl").manifest["audited"] == {}
