@@ -115,6 +115,23 @@ def test_tags_and_note_are_edited_in_place_by_keyboard(address: str, store: Stor
     expect(page.get_by_role("alert")).to_contain_text("body.add.0")
 
 
+def test_a_tag_that_somebody_adds_while_another_one_edits_stays(address: str, store: Store, page: Page) -> None:
+    page.clock.install()
+    with without_complaints(page):
+        page.goto(f"{address}/runs/loop-1")
+        page.get_by_role("button", name="Edit tags and note").click()
+        with store.write() as session:
+            queries.run_notes.annotate(session, "loop-1", add=["theirs"], note="their note")
+        with page.expect_response("**/api/v1/runs/loop-1"):
+            page.clock.run_for(60_000)
+        page.get_by_label("Tags, with").fill("mine")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.get_by_text("Saved.")).to_be_visible()
+    with store.read() as session:
+        run = queries.runs.get_run(session, "loop-1")
+    assert (run.tags, run.note) == (["mine", "theirs"], "their note")
+
+
 def test_the_list_is_filtered_and_sorted_by_its_address(address: str, store: Store, page: Page) -> None:
     with store.write() as session:
         queries.run_notes.annotate(session, "loop-2", add=["chosen"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,16 @@ def test_no_line_leads_to_an_estimate_of_label_accuracy(address: str, sqlite: St
     expect(chart.locator("a")).to_have_count(6)  # three points of the kept questions, three of all
     lines = chart.locator("[data-marks=line] path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
     assert [line.count("L") for line in lines] == [1, 1]  # each from the first iteration to the second
+
+
+def test_the_bars_of_the_histogram_have_the_filters_that_the_page_has_now(
+    address: str, sqlite: Store, page: Page
+) -> None:
+    fill_run(sqlite, "bars", per_level=5)
+    bar = page.get_by_role("group", name="Questions by p-hat and verdict").locator("a").first
+    with without_complaints(page):
+        page.goto(f"{address}/runs/bars/1?text=1")
+        expect(bar).to_have_attribute("href", re.compile("text=1"))
+        page.get_by_text("Clear filters").click()
+        expect(bar).not_to_have_attribute("href", re.compile("text="))
+        expect(bar).to_have_attribute("href", re.compile("p_hat_min="))

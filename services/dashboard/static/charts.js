@@ -263,7 +263,7 @@ export function Histogram({ bins, band, m, hrefOf, label, height = 240 }) {
       ],
     });
   };
-  return html`<${Chart} draw=${draw} data=${[bins, band, m]} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[bins, band, m, bins.map(hrefOf)]} label=${label} />`;
 }
 
 /**

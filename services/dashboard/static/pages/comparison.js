@@ -10,6 +10,18 @@ import { ErrorMessage, Legend, Panel } from "../parts.js";
 const POLL_MS = 60_000; // runs of an experiment may be at work
 const FIGURES = { greedy: "greedy", majority: "majority", pass_at_1: "pass@1", label_accuracy: "labels right, kept" };
 
+/**
+ * A run's colour is that of the other charts. Its training on labelled data is an arm of its own, in a lighter one.
+ *
+ * @param {ArmFigures} arm
+ * @param {string[]} names
+ * @param {string[]} colours
+ */
+function colourOf({ arm, runs: [run] }, names, colours) {
+  const colour = colours[names.indexOf(run)];
+  return arm === run ? colour : `color-mix(in srgb, ${colour} 50%, var(--muted))`;
+}
+
 /** @param {{ names: string[], colours: string[] }} props `names` is an experiment, or two runs or more */
 export function ArmComparison({ names, colours }) {
   const { data: comparison, error } = useResponse("/comparison", { name: names }, POLL_MS);
@@ -29,7 +41,7 @@ export function ArmComparison({ names, colours }) {
   const differing = [...new Set(arms.flatMap(({ settings }) => Object.keys(settings)))];
   const lines = arms.map((arm, i) => ({
     name: arm.arm,
-    colour: colours[i % colours.length],
+    colour: names.length > 1 ? colourOf(arm, names, colours) : colours[i % colours.length],
     points: arm.curves.greedy.map(asSeriesPoint),
   }));
   return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>

@@ -1,7 +1,7 @@
 // Labelling by hand, one question after the other, by keyboard. It is blind: the page shows no votes, no p_hat and no
 // other verdicts.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { post, toError, useResponse } from "../api.js";
+import { get, post, toError, useResponse } from "../api.js";
 import { number } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { ActionButton, Empty, ErrorMessage, Heading, Loading, Panel } from "../parts.js";
@@ -65,18 +65,20 @@ function Labelling({ run, iteration, annotator, changeName }) {
   const [postError, setPostError] = useState(/** @type {Error | null} */ (null));
   const [note, setNote] = useState("");
   const [sentCount, setSentCount] = useState(0);
-  const [chosen, setChosen] = useState(/** @type {Verdict | null} */ (null)); // the verdict that is about to be sent
+  // The verdict that is about to be sent, and the question that it is for.
+  const [choice, setChoice] = useState(/** @type {{ verdict: Verdict, index: number } | null} */ (null));
   // The question of the last verdict. While that is being sent, the question takes no other verdict.
   const sentIndex = useRef(/** @type {number | null} */ (null));
   const data = postResponse ?? next.data;
   const question = data?.question ?? null;
+  const chosen = choice !== null && choice.index === question?.index ? choice.verdict : null;
 
   const isOpen = () => question !== null && question.index !== sentIndex.current;
 
   async function sendVerdict() {
     if (question === null || chosen === null || !isOpen()) return;
     sentIndex.current = question.index;
-    setChosen(null);
+    setChoice(null);
     try {
       const path = "/runs/{run}/iterations/{iteration}/labelling/{index}";
       const parameters = { run, iteration, index: question.index };
@@ -88,13 +90,18 @@ function Labelling({ run, iteration, annotator, changeName }) {
     } catch (error) {
       sentIndex.current = null;
       setPostError(toError(error));
-      reload();
+      await reload();
     }
   }
 
-  function reload() {
-    setPostResponse(null);
-    next.refetch();
+  /** Asks for the next question. The page shows the last one until the answer is there. */
+  async function reload() {
+    try {
+      const path = "/runs/{run}/iterations/{iteration}/labelling/next";
+      setPostResponse(await get(path, { run, iteration, annotator }));
+    } catch (error) {
+      setPostError(toError(error));
+    }
   }
 
   /**
@@ -103,13 +110,13 @@ function Labelling({ run, iteration, annotator, changeName }) {
    * @param {Verdict} verdict
    */
   function choose(verdict) {
-    if (!isOpen()) return;
+    if (question === null || !isOpen()) return;
     if (verdict === chosen) sendVerdict();
-    else setChosen(verdict);
+    else setChoice({ verdict, index: question.index });
   }
 
-  const undo = () => setChosen(null);
-  useDelayed(sendVerdict, chosen === null ? null : `${chosen} ${note}`);
+  const undo = () => setChoice(null);
+  useDelayed(sendVerdict, chosen === null ? null : `${question?.index} ${chosen} ${note}`);
   useShortcuts({
     ...Object.fromEntries(CHOICES.map(([verdict, key]) => [key, () => choose(verdict)])),
     ...(chosen !== null && { u: undo, enter: sendVerdict }),
@@ -212,7 +219,7 @@ function Progress({ progress, sentCount, annotator, changeName }) {
 /**
  * Shown when no question is left for the annotator, with a form to draw a sample or a larger one.
  *
- * @param {RunIteration & { progress: Schemas["Progress"], reload: () => void }} props
+ * @param {RunIteration & { progress: Schemas["Progress"], reload: () => Promise<void> }} props
  */
 function NothingToLabel({ run, iteration, progress, reload }) {
   const { drawn, annotated, settled } = progress;
@@ -220,7 +227,7 @@ function NothingToLabel({ run, iteration, progress, reload }) {
   async function draw() {
     const path = "/runs/{run}/iterations/{iteration}/samples";
     await post(path, { run, iteration }, { oracle: "human", size: Number(size) });
-    reload();
+    await reload();
   }
   return html`<${Panel} title=${drawn ? "No questions left to label" : "No sample has been drawn yet"}>
     <${Empty}>${drawn ? `The sample has ${number(drawn)} questions: ${number(settled)} are settled, and you have labelled ${number(annotated)}.` : "A sample is drawn at random from each range of p̂, in proportion to the number of questions in it."}</${Empty}>

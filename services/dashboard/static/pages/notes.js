@@ -41,8 +41,9 @@ export function EditNotes({ run, refetch }) {
 /** @param {{ run: Run, refetch: () => void, close: (message: string) => void }} props */
 function NotesForm({ run, refetch, close }) {
   const first = useRef(/** @type {HTMLElement | null} */ (null));
-  const [tags, setTags] = useState(run.tags.join(" "));
-  const [note, setNote] = useState(run.note);
+  const [before] = useState({ tags: run.tags, note: run.note }); // what this person saw; the page goes on polling
+  const [tags, setTags] = useState(before.tags.join(" "));
+  const [note, setNote] = useState(before.note);
   const [isSaving, setSaving] = useState(false);
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   useEffect(() => first.current?.focus(), []);
@@ -56,9 +57,9 @@ function NotesForm({ run, refetch, close }) {
         { run: run.name },
         {
           // Only what this person changed, so that a tag that somebody else has just added stays.
-          add: wanted.filter((tag) => !run.tags.includes(tag)),
-          remove: run.tags.filter((tag) => !wanted.includes(tag)),
-          note: note === run.note ? null : note,
+          add: wanted.filter((tag) => !before.tags.includes(tag)),
+          remove: before.tags.filter((tag) => !wanted.includes(tag)),
+          note: note === before.note ? null : note,
         },
       );
       refetch();
