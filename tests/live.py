@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.faultpoints import FaultPoint
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
@@ -73,6 +74,13 @@ class Live:
         """Arguments of `coevo` that start the small run under `name`, with these further settings."""
         return ["run", "demo", "--name", name, *(part for s in (*self.small, *more) for part in ("--set", s))]
 
+    @property
+    def few_questions(self) -> str:
+        """The setting of a benchmark of few questions, for runs whose evaluations do not matter."""
+        few = self.home.path / "few.jsonl"
+        few.write_text("".join((self.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
+        return f"evaluation.benchmark={few}"
+
     def pid(self, service: str) -> int:
         """The process that `coevo up` last started for a service."""
         return next(pid for pid, (name, _) in self.services.processes.items() if name == service)
@@ -85,6 +93,12 @@ class Live:
         """Start the command; its process is the one that runs the flow."""
         log = (self.home.logs / "started.log").open("ab")
         return subprocess.Popen([COEVO, *arguments], env=self.shell, stdout=log, stderr=log)
+
+    def start_killed_at(self, point: FaultPoint, unit: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """As `start`, for a command that kills itself at this fault point, with a unit that begins with `unit`."""
+        log = (self.home.logs / "started.log").open("ab")
+        killed = [sys.executable, "-m", "tests.orchestrator.killed_command", point, unit, *arguments]
+        return subprocess.Popen(killed, env=self.shell, stdout=log, stderr=log)
 
     def store(self) -> Store:
         return open_store(self.home.database)

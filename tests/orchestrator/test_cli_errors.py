@@ -220,7 +220,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_detected_and_its_file_is_named(live: L
 def test_an_error_inside_a_stage_is_printed_once_as_text_and_stored_with_the_run(live: Live) -> None:
     """One of the overrides is a list, which the flow's form accepts."""
     nothing_kept = ("challenger.trained=false", "dataset.candidates=16", "dataset.band=[0.51, 0.52]")
-    result = live.coevo(*live.small_run("unkept", *nothing_kept), "--log-format", "text")
+    result = live.coevo(*live.small_run("unkept", *nothing_kept, live.few_questions), "--log-format", "text")
     assert result.returncode == 1
     assert result.stderr.count("no question was kept") == 1
     assert "0.51 <= p_hat <= 0.52" in result.stderr

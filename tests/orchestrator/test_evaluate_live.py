@@ -18,19 +18,22 @@ def test_a_checkpoint_and_a_folder_are_evaluated_as_the_run_did_it_though_the_co
 ) -> None:
     """Seed and protocol are the run's, and the folder has the run's base model. So the answers, their classes and their
     verdicts must be those that the run's `evaluate` stage stored."""
-    with live.store().read() as session:
+    store = live.store()
+    with store.read() as session:
         run = queries.runs.get_run(session, whole_run.name)
         rows = queries.evaluations.of_run(session, whole_run.name)
-        base = next(row for row in rows if row.model == f"{whole_run.name}/base/0" and row.benchmark == "micro")
+        base = next(
+            row for row in rows if row.model == f"{whole_run.name}/base/0" and row.benchmark == whole_runs.BENCHMARK
+        )
         expected = queries.evaluations.results_of(session, base.id), queries.evaluations.answers_of(session, base.id)
     settings = run.config["evaluation"]
     protocol = {"--samples": settings["samples"], "--seed": run.seed}
     sampling = {name: value for name, value in settings["sampling"].items() if value is not None}
     protocol |= {f"--{name.replace('_', '-')}": value for name, value in sampling.items()}
-    options = ("micro", *(str(part) for option in protocol.items() for part in option))
+    options = (whole_runs.BENCHMARK, *(str(part) for option in protocol.items() for part in option))
 
     def stored(model: str) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:
-        with live.store().read() as session:
+        with store.read() as session:
             keys = [row.id for row in queries.evaluations.list_evaluations(session) if row.model == model]
             if not keys:
                 return [], []
@@ -71,7 +74,7 @@ def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live
     prefect = live.services.prefect
     deployment = prefect.request("GET", "/deployments/name/evaluate/evaluate").json()["id"]
     model = f"{whole_run.name}:best"
-    parameters = {"model": model, "benchmarks": ["micro-validation"], "samples": 2, "top_k": 5, "limit": 20}
+    parameters = {"model": model, "benchmarks": ["micro"], "samples": 2, "top_k": 5, "limit": 20}
     flow_run = prefect.request("POST", f"/deployments/{deployment}/create_flow_run", {"parameters": parameters}).json()
 
     def state() -> str:
@@ -82,10 +85,10 @@ def test_an_evaluation_is_triggered_in_prefect_and_its_table_is_shown_there(live
     of_flow_run = {"artifacts": {"flow_run_id": {"any_": [flow_run["id"]]}}}
     [artifact] = prefect.request("POST", "/artifacts/filter", of_flow_run).json()
     [row] = json.loads(artifact["data"])
-    assert (row["benchmark"], row["questions"], row["samples"]) == ("micro-validation", 20, 2)
+    assert (row["benchmark"], row["questions"], row["samples"]) == ("micro", 20, 2)
     with live.store().read() as session:
         evaluations = queries.evaluations.list_evaluations(session)
-        [evaluation] = [row for row in evaluations if row.benchmark == "micro-validation"]
+        [evaluation] = [row for row in evaluations if row.benchmark == "micro"]
         results = queries.evaluations.results_of(session, evaluation.id)
     assert evaluation.model.startswith(f"{whole_run.name}/")
     assert evaluation.manifest["decoding"]["sampling"]["top_k"] == 5

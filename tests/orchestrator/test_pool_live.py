@@ -25,10 +25,8 @@ FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
 
 
 def _run(live: Live, name: str, *more: str) -> list[str]:
-    """Arguments of the small run, with a benchmark of few questions, because these tests are about its trainings."""
-    few = live.home.path / "few.jsonl"
-    few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
-    return live.small_run(name, *more, f"evaluation.benchmark={few}")
+    """Arguments of the small run, with few questions, because these tests are about its trainings."""
+    return live.small_run(name, *more, live.few_questions)
 
 
 def jobs(live: Live) -> list[PoolRow]:

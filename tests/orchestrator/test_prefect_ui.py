@@ -30,7 +30,7 @@ def test_a_run_started_in_the_ui_completes_all_stages(live: Live, whole_run: Who
     assert (branch.id, branch.parent, branch.step) == (f"{whole_run.name}/labelled/1", solver.id, 3 + 3)
     # Three steps with true labels, after three other steps.
     assert [(metric.step, metric.value) for metric in rewards] == [(4, 1), (5, 1), (6, 1)]
-    assert sorted(evaluated) == [(checkpoint.id, "micro") for checkpoint in (base, branch, solver)]
+    assert sorted(evaluated) == [(checkpoint.id, whole_runs.BENCHMARK) for checkpoint in (base, branch, solver)]
     assert stages == {(0, "evaluate"): "done", **{(1, stage): "done" for stage in WITH_BRANCH}}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -18,7 +18,7 @@ from orchestrator.plan import LOOP, WITH_BRANCH
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.checkpoints import verify
-from storage.models import Base, Evaluations
+from storage.models import EvaluatedItems, Evaluations, Rollouts, TrainMetrics
 from tests.live import COEVO, Live, wait_until
 from tests.orchestrator import whole_runs
 from tests.orchestrator.whole_runs import WholeRun
@@ -28,44 +28,42 @@ RUN = "killed"
 
 
 def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Live, whole_run: WholeRun) -> None:
-    """The run is started over REST and resumed once over REST, so that the flow runner works on it; then by a
-    command."""
+    """The run is started over REST and resumed once over REST, so that the flow runner works on it; else by commands.
+    In a training it is killed from outside, and in the other stages at a fault point, because they are short."""
     work = live.home.work / RUN / "1"
-    at: list[tuple[str, Callable[[], bool]]] = [
-        ("base evaluation", lambda: 0 < _count(live, "evaluated_items") < whole_runs.BENCHMARK_ITEMS),
-        ("Challenger training", (work / "train_challenger" / "step_1").exists),
-        ("generation", lambda: 0 < _count(live, "questions") < whole_runs.OVERRIDES["dataset.candidates"]),
-        ("labelling", lambda: 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])),
+    overrides = (("--set", f"{name}={json.dumps(value)}") for name, value in whole_runs.OVERRIDES.items())
+    _begin_over_rest(live, "start", "demo", "--name", RUN, *chain.from_iterable(overrides))
+    _worker(live).kill()
+    wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to mark the run as failed")
+    _check_that_it_is_killed_in(live, "0/evaluate/")
+    assert 0 < _count(live, "evaluated_items") < whole_runs.BENCHMARK_ITEMS
+
+    _begin_over_rest(live, "resume", RUN)
+    process = _worker(live)
+    process.suspend()  # the training must not be over before it is waited for
+    _check_that_a_second_resume_is_refused(live)
+    process.resume()
+    _wait_for(live, None, "Challenger training", (work / "train_challenger" / "step_1").exists)
+    _worker(live).kill()
+    wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to mark the run as failed")
+    _check_that_it_is_killed_in(live, "1/generate_questions/")
+    _check_that_it_is_killed_in(live, "1/label_questions/")
+    assert 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])
+    for what, reached in (
         ("Solver training", lambda: (work / "train_solver" / "step_1").exists() and _count(live, "train_metrics") > 0),
         ("training on labelled data", (work / "train_labelled" / "step_1").exists),
-    ]
-    settings = (f"{name}={json.dumps(value)}" for name, value in whole_runs.OVERRIDES.items())
-    start = ("start", "demo", "--name", RUN, *(part for setting in settings for part in ("--set", setting)))
-    for arguments in (start, ("resume", RUN)):
-        printed = _over_rest(live, *arguments)
-        assert re.match(
-            rf"run {RUN}: (waiting|preparing|running): .*; {re.escape(live.services.prefect_url)}/runs/", printed
-        )
-        wait_until(lambda: whole_runs.status(live, RUN) == "running", "the flow to begin")
-        if arguments[0] == "resume":
-            _check_that_a_second_resume_is_refused(live)
-        _wait_for(live, None, *at.pop(0))
-        _kill(live)
-        wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to mark the run as failed")
-    for what, reached in at:
+    ):
         command = live.start("resume", RUN)
         _wait_for(live, command, what, reached)
-        _kill(live)
+        _worker(live).kill()
         command.wait()
 
-    command = live.start("resume", RUN)
+    command = live.start_killed_at("batch stored", "1/evaluate_labelled/", "resume", RUN)
     wait_until(lambda: _count(live, "evaluated_items") > whole_runs.BENCHMARK_ITEMS, "evaluation")
     next(iter(replicas(live).values())).kill()
-    _check_that_the_run_goes_on_when_prefect_comes_back(live, command)
-    branch = "evaluation of the branch"
-    _wait_for(live, command, branch, lambda: _count(live, "evaluated_items") > 2 * whole_runs.BENCHMARK_ITEMS)
-    _kill(live)
-    command.wait()
+    _kill_prefect_and_bring_it_back(live)
+    assert command.wait() == -signal.SIGKILL, "the run did not go on"
+    assert 0 < _count(live, "evaluated_items") - 2 * whole_runs.BENCHMARK_ITEMS < whole_runs.BENCHMARK_ITEMS
     assert live.coevo("resume", RUN).returncode == 0
     assert whole_runs.status(live, RUN) == "done"
     verification = verify_run(live.home, live.store(), RUN)
@@ -103,10 +101,19 @@ def _wait_for(live: Live, command: subprocess.Popen[bytes] | None, what: str, re
     assert not over(), f"over before {what}"
 
 
-def _over_rest(live: Live, *arguments: str) -> str:
-    """Run `coevo runs` with these arguments; returns what it prints."""
+def _begin_over_rest(live: Live, *arguments: str) -> None:
+    """Have the flow runner work on the run, by `coevo runs` with these arguments."""
     command = [COEVO, "runs", *arguments]
-    return subprocess.run(command, env=live.environment, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(command, env=live.environment, capture_output=True, text=True, check=True).stdout
+    assert re.match(
+        rf"run {RUN}: (waiting|preparing|running): .*; {re.escape(live.services.prefect_url)}/runs/", printed
+    )
+    wait_until(lambda: whole_runs.status(live, RUN) == "running", "the flow to begin")
+
+
+def _check_that_it_is_killed_in(live: Live, stage: str) -> None:
+    """Resume the run, to be killed when it has stored the first batch of this stage, ITERATION/STAGE/."""
+    assert live.start_killed_at("batch stored", stage, "resume", RUN).wait() == -signal.SIGKILL
 
 
 def _check_that_a_second_resume_is_refused(live: Live) -> None:
@@ -115,35 +122,30 @@ def _check_that_a_second_resume_is_refused(live: Live) -> None:
     assert re.search(rf"error: run {RUN}: process \d+ on .* works on it; nothing was changed", refused.stderr)
 
 
-def _check_that_the_run_goes_on_when_prefect_comes_back(live: Live, command: subprocess.Popen[bytes]) -> None:
+def _kill_prefect_and_bring_it_back(live: Live) -> None:
     prefect = psutil.Process(live.pid("prefect"))
     prefect.kill()
     prefect.wait()
     assert live.coevo("up").returncode == 0
-    assert command.poll() is None
 
 
-def _kill(live: Live) -> None:
-    """Kill the process that works on the run."""
+def _worker(live: Live) -> psutil.Process:
+    """The process that works on the run."""
     with live.store().read() as session:
         holder = queries.run_leases.run_holder(session, RUN)
     assert holder is not None
-    process = psutil.Process(int(holder.owner.split(":")[1]))
-    os.kill(process.pid, signal.SIGKILL)
+    return psutil.Process(int(holder.owner.split(":")[1]))
 
 
 def _count(live: Live, table: str) -> int:
-    """The number of the run's rows in a table."""
-    rows = Base.metadata.tables[table]
+    """The number of the run's rows in a table; of `train_metrics`, those of the Solver."""
+    of_run = {
+        "evaluated_items": EvaluatedItems.evaluation_id.in_(select(Evaluations.id).where(Evaluations.run == RUN)),
+        "rollouts": Rollouts.question_id.like(f"{RUN}/%"),
+        "train_metrics": (TrainMetrics.run == RUN) & (TrainMetrics.role == "solver"),
+    }
     with live.store().read() as session:
-        if table == "evaluated_items":
-            of_run = select(Evaluations.id).where(Evaluations.run == RUN)
-            return session.scalar(select(func.count()).where(rows.c.evaluation_id.in_(of_run))) or 0
-        if table == "train_metrics":
-            of_solver = (rows.c.run == RUN, rows.c.role == "solver")
-            return session.scalar(select(func.count()).where(*of_solver)) or 0
-        column = rows.c[{"rollouts": "question_id", "questions": "run"}[table]]
-        return session.scalar(select(func.count()).where(column.like(f"{RUN}/%") | (column == RUN))) or 0
+        return session.scalar(select(func.count()).where(of_run[table])) or 0
 
 
 def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
