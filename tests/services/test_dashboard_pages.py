@@ -245,11 +245,13 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
         queries.ledger.claim_stage(
             session, run=name, iteration=1, stage="evaluate", owner="host:1:1", lease_seconds=600
         )
+    page.clock.install()
     with without_complaints(page):
         page.goto(f"{address}/runs/{name}")
         expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)
         with store.write() as session:
             queries.run_leases.release_run(session, run=name, owner="host:1:1")
+        page.clock.run_for(7_000)
         expect(page.locator(".title .status")).to_have_text("cancelled")
         expect(page.locator(".now")).to_contain_text("cancelled during evaluate 1", ignore_case=True)
         expect(page.locator("progress")).to_have_count(0)

@@ -38,6 +38,9 @@ def address(context: Context, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+REFRESHED_MS = 7_000  # within which an open page asks for what is new
+
+
 def end_step(context: Context, step: int) -> None:
     metrics = {"reward_mean": 0.1 * step, "entropy": 2.0 / step, "kl": 0.01 * step, "odd_metric": 7.0}
     store_step(context, "solver", {"step": float(step), **metrics})
@@ -45,12 +48,14 @@ def end_step(context: Context, step: int) -> None:
 
 def test_the_curves_grow_on_the_run_s_page_while_it_trains(context: Context, address: str, page: Page) -> None:
     now = page.locator("#training-now")
+    page.clock.install()
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}")
         expect(now.get_by_role("heading", level=2)).to_have_text("Training now: train solver 1")
         expect(now).to_contain_text("No step has ended yet.")
         for step in (1, 2, 3):
             end_step(context, step)
+            page.clock.run_for(REFRESHED_MS)
             for curve in ("Reward", "Policy entropy", "KL to the reference"):
                 points = now.get_by_role("group", name=f"{curve} by step").locator("title")
                 expect(points).to_have_count(step)
@@ -65,11 +70,13 @@ def test_the_curves_grow_on_the_run_s_page_while_it_trains(context: Context, add
 def test_the_page_of_a_training_grows_until_the_training_has_ended(context: Context, address: str, page: Page) -> None:
     rewards = page.get_by_role("group", name="Reward by step").locator("title")
     entropies = page.get_by_role("group", name="Policy entropy by step").locator("title")
+    page.clock.install()
     with without_complaints(page):
         page.goto(f"{address}/runs/{RUN}/training/solver/1")
         expect(page.get_by_text("No step of this training has ended yet.")).to_be_visible()
         for step in (1, 2):
             end_step(context, step)
+            page.clock.run_for(REFRESHED_MS)
             expect(rewards).to_have_count(step)
             expect(entropies).to_have_count(step)
         look_at(page, f"{address}/runs/{RUN}/training/solver/1", "Training of the Solver, iteration 1", LOOKS)
