@@ -23,7 +23,7 @@ from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
-from tests.synthetic_run import CONFIG, create, evaluate, fill_run, held_out, label, vote_of
+from tests.synthetic_run import CONFIG, add_evaluations, create, evaluate, fill_run, held_out, label, vote_of
 
 # A method that makes its labels in training, so that its prompts are not voted on.
 ANEW = {"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}
@@ -243,3 +243,25 @@ def test_the_bars_of_the_histogram_have_the_filters_that_the_page_has_now(
         page.get_by_text("Clear filters").click()
         expect(bar).not_to_have_attribute("href", re.compile("text="))
         expect(bar).to_have_attribute("href", re.compile("p_hat_min="))
+
+
+def test_a_run_has_its_colour_although_another_one_has_a_training_on_labelled_data(
+    address: str, sqlite: Store, page: Page
+) -> None:
+    with sqlite.write() as session:
+        for run in ("first", "second"):
+            create(session, run)
+            evaluate(session, run, 0, held_out([4] * 4, [1, 1, 0, 1], [1, 0, 0, 0]), took=5)
+            refresh(session, run, 0)
+        branch = Checkpoint("first/labelled/1", "first", "labelled", 1, 0, "/m", "b", "first/base/0")
+        queries.checkpoints.add_checkpoint(session, branch, {})
+        items = held_out([4] * 4, [1, 1, 1, 1], [1, 1, 1, 1])
+        add_evaluations(session, checkpoint=branch.id, benchmark="micro", items=items)
+    with without_complaints(page):
+        page.goto(f"{address}/compare?run=first&run=second")
+        items_of_legend = page.locator("#comparison .legend > *")
+        expect(items_of_legend).to_have_text(["first", "first/labelled", "second"])
+        swatches = [item.locator("i") for item in items_of_legend.all()]
+        colours = [re.findall(r"var\(--k[0-9]\)", swatch.get_attribute("style") or "") for swatch in swatches]
+        assert [swatch.get_attribute("class") for swatch in swatches] == ["swatch", "dashed", "swatch"]
+    assert colours == [["var(--k1)"], ["var(--k1)"], ["var(--k2)"]]

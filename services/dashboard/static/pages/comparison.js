@@ -10,18 +10,6 @@ import { ErrorMessage, Legend, Panel } from "../parts.js";
 const POLL_MS = 60_000; // runs of an experiment may be at work
 const FIGURES = { greedy: "greedy", majority: "majority", pass_at_1: "pass@1", label_accuracy: "labels right, kept" };
 
-/**
- * A run's colour is that of the other charts. Its training on labelled data is an arm of its own, in a lighter one.
- *
- * @param {ArmFigures} arm
- * @param {string[]} names
- * @param {string[]} colours
- */
-function colourOf({ arm, runs: [run] }, names, colours) {
-  const colour = colours[names.indexOf(run)];
-  return arm === run ? colour : `color-mix(in srgb, ${colour} 50%, var(--muted))`;
-}
-
 /** @param {{ names: string[], colours: string[] }} props `names` is an experiment, or two runs or more */
 export function ArmComparison({ names, colours }) {
   const { data: comparison, error } = useResponse("/comparison", { name: names }, POLL_MS);
@@ -39,9 +27,12 @@ export function ArmComparison({ names, colours }) {
     .join(" ");
   const unfinished = [...new Set(arms.flatMap((arm) => arm.unfinished))];
   const differing = [...new Set(arms.flatMap(({ settings }) => Object.keys(settings)))];
+  // A run has the colour that it has in other charts. Its training on labelled data is an arm of its own, and is dashed.
+  const areRuns = names.length > 1;
   const lines = arms.map((arm, i) => ({
     name: arm.arm,
-    colour: names.length > 1 ? colourOf(arm, names, colours) : colours[i % colours.length],
+    colour: colours[(areRuns ? names.indexOf(arm.runs[0]) : i) % colours.length],
+    dash: areRuns && arm.arm !== arm.runs[0] ? "4 4" : "none",
     points: arm.curves.greedy.map(asSeriesPoint),
   }));
   return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>
@@ -60,7 +51,7 @@ export function ArmComparison({ names, colours }) {
     ${unfinished.length > 0 && html`<p>Not counted, since they have not ended: ${unfinished.join(", ")}</p>`}
     <h3>Greedy accuracy by iteration</h3>
     <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
-    <${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />
+    <${Legend} items=${lines.map(({ name, colour, dash }) => [name, colour, dash !== "none"])} />
     ${
       names.length === 1 && // of runs, a table of their own is above
       differing.length > 0 &&
