@@ -14,7 +14,7 @@ from orchestrator.chaos.attempts import Attempt, Ended, Fork
 from orchestrator.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
 from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.small_run import NAME
-from orchestrator.chaos.trace import Strike, Trace
+from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace
 from orchestrator.chaos.victims import Victim
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
@@ -26,6 +26,8 @@ from storage.contents import Contents, contents_of, differences
 from storage.session import open_store
 
 _KILLS_PER_RUN = 40
+_TOO_FEW = 5  # kills for a run of their own
+_RECOVERING = 3  # the first fault points of a process that goes on with a run, before it works
 _LATEST = 0.2  # of the time of an uninterrupted run: when a process is killed at a random time, at the latest
 _SUSPENDED_AT: tuple[FaultPoint, ...] = ("batch begun", "step begun", "stage ready to end")  # in the first run
 _SHOWN = 5  # differences of a run
@@ -69,7 +71,7 @@ class Campaign:
         expected = {False: stored}
         names = [hit.name for hit in trace.hits()]
         self._report(f"the uninterrupted run took {ended.seconds:.0f} s and came to {len(names)} fault points")
-        plan, strikes = self._plan(ended, names), self._strikes or self._tour(names)[: self._kills]
+        plan, strikes = self._plan(ended, names), self._strikes or self._first_strikes(names)
         while outcome.kills < self._kills:
             reported, trace = len(outcome.violations), Trace(self._folder / f"{outcome.runs + 1}.trace")
             killed = KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes)
@@ -115,6 +117,18 @@ class Campaign:
             begin_flow=self._begin_flow,
             hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
         )
+
+    def _first_strikes(self, names: Sequence[FaultPoint]) -> list[Strike]:
+        """The tour. If few kills are left after it, these are of processes that recover from a kill of the tour."""
+        strikes = self._tour(names)[: self._kills]
+        if 0 < (left := self._kills - len(strikes)) < _TOO_FEW:
+            begun = 1 + next(i for i, strike in enumerate(strikes) if strike.name == BEGINS_WORK)
+            for _ in range(left):
+                # Not right after a suspension: if nobody takes its run over, a suspended process ends it by itself.
+                after_a_kill = [i for i in range(begun, len(strikes)) if strikes[i - 1].signal == signal.SIGKILL]
+                recovering = Strike(self._rng.randint(1, _RECOVERING))
+                strikes.insert(self._rng.choice(after_a_kill), recovering)
+        return strikes
 
     def _tour(self, names: Sequence[FaultPoint]) -> list[Strike]:
         """One kill at each fault point, in the order in which an uninterrupted run comes to them; and suspensions."""
