@@ -48,7 +48,7 @@ from orchestrator.installation.ports import free_port
 from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
-from orchestrator.runs import prepare, status_kept, stored_config
+from orchestrator.runs import prepare, status_kept, status_of, stored_config
 from orchestrator.starting import RunError
 from services.evaluations import figures_of
 from services.flow_runs import DEPLOYMENTS, EXISTING
@@ -149,8 +149,7 @@ def test_a_new_client_of_a_flow_repeats_a_request_when_it_cannot_connect(monkeyp
 def _status_after_a_cancellation(store: Store) -> str:
     [hook] = co_evolve.on_cancellation_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Cancelled())
-    with store.read() as session:
-        return queries.runs.get_run(session, "r").status
+    return status_of(store, "r")
 
 
 @pytest.mark.usefixtures("prefect")
@@ -190,10 +189,8 @@ def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
     """Prefect also treats Ctrl-C as a crash; by then the flow has marked its run as cancelled."""
     with store.write() as session:
         queries.runs.set_run_status(session, "r", before)
-    [hook] = co_evolve.on_crashed_hooks
-    hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
-    with store.read() as session:
-        assert queries.runs.get_run(session, "r").status == after
+    co_evolve.on_crashed_hooks[0](co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
+    assert status_of(store, "r") == after
 
 
 @pytest.mark.usefixtures("prefect")
@@ -205,15 +202,13 @@ def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
             finish(session, "r", t, stage, {}, 1)
     [hook] = co_evolve.on_crashed_hooks
     hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
-    with store.read() as session:
-        assert queries.runs.get_run(session, "r").status == "done"
+    assert status_of(store, "r") == "done"
 
 
 def test_a_run_whose_flow_run_is_suspended_is_not_cancelled(store: Store) -> None:
     with pytest.raises(Pause), run_held(store, "r"), flows._suspension_noted(store, "r"), status_kept(store, "r"):
         raise Pause
-    with store.read() as session:
-        assert queries.runs.get_run(session, "r").status == "paused"
+    assert status_of(store, "r") == "paused"
 
 
 @pytest.fixture
@@ -234,7 +229,7 @@ def asking_flow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
 def _has_failed_and_will_ask_again(store: Store) -> bool:
     with store.read() as session:
         stage = queries.ledger.find_stage(session, run="r", iteration=1, stage="ask_a_person")
-        return queries.runs.get_run(session, "r").status == "failed" and stage is None
+    return status_of(store, "r") == "failed" and stage is None
 
 
 @pytest.mark.usefixtures("prefect")
@@ -263,8 +258,7 @@ def test_an_answer_that_comes_after_another_process_has_ended_the_run_changes_no
     monkeypatch.setattr(flows, "pause_flow_run", answered)
     with pytest.raises(LeaseLost, match="run r: another process has taken it over; the answer was not needed"):
         asking_flow()
-    with store.read() as session:
-        assert queries.runs.get_run(session, "r").status == "done"
+    assert status_of(store, "r") == "done"
 
 
 def test_a_run_that_is_resumed_without_a_decision_fails(
