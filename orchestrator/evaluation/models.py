@@ -46,7 +46,7 @@ class Model:
     """A model to evaluate. `identity` and `engine` go into the manifest.
 
     `serve` makes it ready and gives the function that asks it. It waits while another process uses the applications,
-    and calls its argument with that one's name.
+    and calls its argument with that one's name. `join` raises `NotUp` at once if it needs services that are not up.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Model:
     serve: Callable[[Callable[[str], None]], AbstractContextManager[Ask]]
     checkpoint: str | None = None  # the id, if it is a run's
     template: SolverTemplate = RZERO_SOLVER  # how its run asks it; R-Zero's if it is no run's
+    join: Callable[[], object] = lambda: None
 
 
 def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
@@ -87,7 +88,8 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         )
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)
-    return Model(name, identity, engine_of(serving.applications), serve, known, template)
+    join = partial(cluster.join, home)
+    return Model(name, identity, engine_of(serving.applications), serve, known, template, join)
 
 
 def _linked(home: Home, folder: Path) -> Checkpoint:

@@ -87,6 +87,7 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     ]
     if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
         progress(0, 1, "waiting for the model")
+        model.join()
         with store.write() as session:  # from now on, the files of the checkpoint are kept
             _refuse_removed(session, model)
             begun = [begin(session, model, benchmark, protocol, request.seed) for benchmark, protocol, _ in unfinished]
