@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from core.types import Scored
 from orchestrator.stages.context import Context
 from trainers.base import SolverJob, TrainJob, TrainResult
+from trainers.folders import appearing
 from trainers.rollouts import Content, Sample, folder_in, write_step
 from trainers.schedule import questions_at
 
@@ -28,10 +28,11 @@ def fake_training(context: Context, job: TrainJob, steps_before: int | None = No
 
 
 def _folder(folder: Path, content: str) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    (folder / "model.safetensors").write_text(content)
-    (folder / "config.json").write_text("{}")
+    """Made as the real one is: a process that was suspended may go on while another one trains in the same folder."""
+    if not folder.exists():
+        with appearing(folder) as unfinished:
+            (unfinished / "model.safetensors").write_text(content)
+            (unfinished / "config.json").write_text("{}")
     return folder
 
 
