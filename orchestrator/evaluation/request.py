@@ -108,7 +108,7 @@ def _alone(home: Home, key: str, progress: Progress) -> Iterator[None]:
     Otherwise two that ask a URL at once would store the answers of one and the texts of the other.
     """
     with (home.path / "evaluations.lock").open("a") as lock:
-        byte = int(key, 16) >> 2  # each evaluation locks another one; the file stays empty
+        byte = int(key, 16) >> 2  # each evaluation locks a byte of its own, beyond the end of the empty file
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
         except BlockingIOError:
