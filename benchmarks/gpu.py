@@ -54,7 +54,7 @@ def run(shape: str, device: str = "cuda", tokens: int = _TOKENS) -> dict[str, An
         for index, problem in enumerate(make_benchmark(seed=1, per_level=40))
     ]
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
-        model = MICRO_MODEL if shape == "micro" else _random_model(Path(folder) / "model", shape, device)
+        model = MICRO_MODEL if shape == "micro" else random_model(Path(folder) / "model", shape, device)
         return {
             "shape": shape,
             "trainer": _trainer(model, questions, Path(folder) / "job", device, tokens),
@@ -62,7 +62,7 @@ def run(shape: str, device: str = "cuda", tokens: int = _TOKENS) -> dict[str, An
         }
 
 
-def _random_model(folder: Path, shape: str, device: str) -> Path:
+def random_model(folder: Path, shape: str, device: str) -> Path:
     """Random weights in bfloat16, with the tiny base's tokenizer, which knows only the first of the tokens."""
     torch.manual_seed(0)
     settings = asdict(PUBLISHED[shape])
