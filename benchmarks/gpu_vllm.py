@@ -34,7 +34,7 @@ def run(shape: str, eager: bool = False, tokens: int = _TOKENS) -> dict[str, Any
     from vllm import LLM
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    with tempfile.TemporaryDirectory(prefix="coevo-bench-", dir="/dev/shm") as folder:  # noqa: S108 (memory is meant)
+    with tempfile.TemporaryDirectory(prefix="coevo-bench-", dir="/dev/shm") as folder:
         first, second = Path(folder) / "first", Path(folder) / "second"
         start = MICRO_MODEL if shape == "micro" else random_model(Path(folder) / "start", shape, device)
         _change(start, first, 1.0 if shape == "micro" else _SHARPER, 0.0, device)
