@@ -72,7 +72,10 @@ class SwappedLLMServer(LLMServer):
         await asyncio.to_thread(verify, served.folder, served.sha256)
         async with self._swap_lock, self._no_requests():
             previous, self._served = self._served, None
-            await (self._start_engine(served.folder) if previous is None else self._swap(served.folder))
+            if previous is None:
+                await self._load_first_checkpoint(served.folder)
+            else:
+                await self._swap(served.folder)
             await self._try_canary(served)
             self._served = served
 
@@ -102,7 +105,7 @@ class SwappedLLMServer(LLMServer):
             async with self._state_changed:
                 self._state_changed.notify_all()
 
-    async def _start_engine(self, folder: Path) -> None:
+    async def _load_first_checkpoint(self, folder: Path) -> None:
         self._llm_config.model_loading_config.model_source = str(folder)
         # The engine configuration was made before the model was known.
         self._llm_config.get_engine_config().hf_model_id = str(folder)
