@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 MICRO = HERE.parents[1] / "trainers" / "micro" / "model"
 KEYS: dict[str, str] = json.loads((HERE / "easyr1_keys.json").read_text())
 SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")
+pytestmark = pytest.mark.proof
 TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
