@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
+.PHONY: demo arms test proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
@@ -13,13 +13,15 @@ demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=
 arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
 	@$(BIN)/python -m benchmarks.arms
 
-test: ready lint  ## Everything that CI runs
+test: ready lint  ## Style, types, and every test that needs minutes and no more than .venv
 	@$(BIN)/pytest -m "not live and not slow" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 	@$(BIN)/pytest -m "live and not slow"
 
-test-all: ready $(VLLM) lint  ## The same, and what is slow: vLLM, several EasyR1 nodes
-	@$(BIN)/pytest -m "not live" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-	@$(BIN)/pytest -m live
+proofs: $(VLLM)  ## The shortest live proof of what `make test` leaves out: vLLM, and EasyR1 where it is; CI runs both
+	@$(BIN)/pytest -m proof tests/services/test_vllm_live.py tests/trainers/test_easyr1_contract.py
+
+test-all: ready $(VLLM) lint  ## Every test that this machine can run, and at the end what it cannot run
+	@tests/all.sh $(BIN)/python
 
 ready:  # both wait for downloads, and pip for one core
 	@$(MAKE) --no-print-directory --jobs=2 $(INSTALLED) system

@@ -26,6 +26,7 @@ from unittest.mock import patch
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
+from typing_extensions import override
 
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
@@ -163,6 +164,7 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
         def __init__(self) -> None:
             self.times = list[float]()
 
+        @override
         def on_step_end(self, *_: Any, **__: Any) -> None:
             self.times.append(time.perf_counter())
 

@@ -19,6 +19,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from typing_extensions import override
+
 from core.errors import CoevoError
 from core.redaction import hide, without_secrets
 from core.types import Stage
@@ -113,6 +115,7 @@ def working_on(now: Subject) -> Iterator[None]:
 class JsonLines(logging.Formatter):
     """A record as a line of JSON. `extra` may give a record another run, iteration or stage."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         about = {name: getattr(record, name, value) for name, value in asdict(_Process.subject).items()}
         event = {
@@ -130,6 +133,7 @@ class JsonLines(logging.Formatter):
 class Text(logging.Formatter):
     """A record for people: time in UTC, level, the run if it is known, message."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         run = getattr(record, "run", _Process.subject.run)
         text = f"{_time(record):%F %T} {level(record):<7} {f'{run}: ' if run else ''}{message(record)}"
@@ -141,11 +145,13 @@ class Console(logging.Handler):
 
     def __init__(self, **_of_prefect: Any) -> None:
         super().__init__()
-        self.formatter = Text() if format_of_process() == "text" else JsonLines()
+        super().setFormatter(Text() if format_of_process() == "text" else JsonLines())
 
+    @override
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
         """Keep the formatter: Prefect would set its own."""
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         try:  # sys.stderr at this time: a progress bar replaces it while it is shown
             print(self.format(record), file=sys.stderr, flush=True)

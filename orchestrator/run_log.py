@@ -14,6 +14,7 @@ from functools import partial
 
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run, task_run
+from typing_extensions import override
 
 from core import logs
 from core.errors import CoevoError
@@ -133,5 +134,6 @@ def _is_ours(record: logging.LogRecord, **ids: str | None) -> bool:
 class _Message(logging.Formatter):
     """The message without secrets and without a traceback, which Prefect logs itself."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         return logs.shortened(without_secrets(record.getMessage()))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import DateTime, Dialect, Text
 from sqlalchemy.types import TypeDecorator
+from typing_extensions import override
 
 from core.unicode import well_formed
 
@@ -34,9 +35,11 @@ class AnyText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
+    @override
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         return None if value is None else to_stored(value)
 
+    @override
     def process_result_value(self, value: str | None, _dialect: Dialect) -> str | None:
         return None if value is None else from_stored(value)
 
@@ -47,6 +50,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
@@ -55,6 +59,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         utc = value.astimezone(UTC)
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
+    @override
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         if value is None:
             return None

@@ -30,7 +30,7 @@ MAY = {
     "benchmarks": OUR_PACKAGES,
 }
 # core also runs inside another trainer's environment, so it may import only light libraries
-CORE_LIBRARIES = {"numpy", "scipy", "sklearn", "nltk", "sympy", "math_verify", "pydantic"}
+CORE_LIBRARIES = {"numpy", "scipy", "sklearn", "nltk", "sympy", "math_verify", "pydantic", "typing_extensions"}
 
 
 def imports(path: Path) -> Iterator[str]:

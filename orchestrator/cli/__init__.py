@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+from typing_extensions import override
 
 from core.imports import collection_paused
 
@@ -79,10 +80,12 @@ class _LazyGroup(TyperGroup):
             for name in names:
                 self.add_command(TyperCommand(name, rich_help_panel=heading))
 
+    @override
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, arguments = super().resolve_command(ctx, args)
         return name, _import_command(_target(name)) if name else command, arguments
 
+    @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
         for name, command in self.commands.items():
             command.help = escape(_help_text(_target(name)))

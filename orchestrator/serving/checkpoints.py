@@ -19,12 +19,13 @@ from core.types import Checkpoint, ResourceKind
 from core.waiting import wait_until
 from orchestrator.installation.home import Services
 from orchestrator.serving.applications import Application, read_applications, refuse_missing
+from services.inference.server.served import CanaryFailed
 from storage.checkpoints import verify
 
 _RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1
 _LONGEST_PAUSE_S = 1.0  # between two attempts of a request
-_PATIENCE_S = 900.0  # vLLM compiles a large model for minutes; a failure is reported at once
+_PATIENCE_S = 900.0  # vLLM compiles a large model for minutes
 
 EMBEDDED = Serving()
 _LOGS: Application = {"logging_config": {"encoding": "JSON"}}  # replicas write a line of JSON for each event
@@ -63,7 +64,7 @@ def serve_checkpoints(
         ]
         for checkpoint in new:  # replicas verify it too, but only after they have dropped the old one
             verify(Path(checkpoint.path), checkpoint.sha256)
-        failed = {name for name in applications if before.get(name, {}).get("status") == "DEPLOY_FAILED"}
+        failed = {name for name in applications if _has_failed(before.get(name, {}))}
         if failed:  # Serve does not retry the same configuration, so the failed applications are removed first
             _put(http, services, {name: app for name, app in applications.items() if name not in failed})
             _wait_until_gone(http, failed)
@@ -239,7 +240,7 @@ def _wait_until_settled(http: httpx.Client, checkpoints: dict[str, Checkpoint | 
         applications = _applications(http)
         waiting = {name: applications.get(name, {}) for name in checkpoints if not _settled(applications.get(name))}
         for name, application in waiting.items():
-            if application.get("status") == "DEPLOY_FAILED":  # Serve repairs an unhealthy one by itself
+            if _has_failed(application):  # Serve repairs an unhealthy one by itself
                 problem = f"did not take {checkpoint.id}" if (checkpoint := checkpoints[name]) else "did not start"
                 raise ServeError(f"{name} {problem}: {_reason(application)}")
         return not waiting
@@ -254,7 +255,15 @@ def _settled(application: dict[str, Any] | None) -> bool:
     return all(deployment["status"] == "HEALTHY" for deployment in application["deployments"].values())
 
 
+def _has_failed(application: dict[str, Any]) -> bool:
+    """Whether Serve gave the application up, or would in vain start it again: a replica refused the checkpoint itself.
+
+    Serve tries three starts for each replica, and each takes vLLM minutes if the model is large.
+    """
+    return application.get("status") == "DEPLOY_FAILED" or CanaryFailed.__name__ in _reason(application)
+
+
 def _reason(application: dict[str, Any]) -> str:
-    deployments = application["deployments"].values()
+    deployments = application.get("deployments", {}).values()
     messages = [application.get("message", ""), *(deployment.get("message", "") for deployment in deployments)]
     return " ".join(filter(None, messages))[-2000:]

@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy.orm import Session
+from typing_extensions import override
 
 from core.settings.costs import Rates
 from core.types import ResourceKind
@@ -63,6 +64,7 @@ class _Collector(Collector):
     def __init__(self, store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None) -> None:
         self._store, self._prefect, self._folder, self._ray_answers = store, prefect, folder, ray_answers
 
+    @override
     def collect(self) -> Iterable[Metric]:
         known = self._prefect.newest()
         services = [*service_metrics(self._prefect, known.problem is None, self._folder, self._ray_answers)]

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast, get_args
 
+from typing_extensions import override
+
 from core.errors import CoevoError
 from core.settings.audit import Program
 from core.types import OracleLabel, OracleVerdict
@@ -108,6 +110,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.ended_or_too_much: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
+    @override
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.complaints = (self.complaints + data)[-4 * _SHOWN :]
@@ -116,6 +119,7 @@ class _Pipes(asyncio.SubprocessProtocol):
             if len(self.printed) > self._most:
                 _set_done(self.ended_or_too_much)
 
+    @override
     def connection_lost(self, _exc: Exception | None) -> None:
         _set_done(self.ended_or_too_much)
         _set_done(self.closed)

@@ -2,12 +2,13 @@
 # `make containers`: builds the images, brings docker-compose.yml up on fresh volumes as docs/deploying.md says, and
 # checks what that page promises (tests/containers/test_containers.py). It needs root, a Docker Engine and Compose 2.24.
 # Its containers and volumes have their own names and are removed at the end; its ports are those of docs/deploying.md.
+# Exit status 77: this machine cannot run it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PYTHON=${1:-.venv/bin/python}
 export COEVO_CONTAINERS_STATE=${COEVO_CONTAINERS_STATE:-/var/tmp/coevo-containers}
 
-refuse() { printf 'make containers: %s\n' "$@" >&2; exit 2; }
+refuse() { echo "make containers: $*" >&2; exit 77; }
 
 [ "$(id -u)" = 0 ] || refuse "expected root, got $(id -un): stand-ins for base images are made as root"
 hint="On Debian, tests/containers/engine.sh start brings one up beside the machine's own packages"

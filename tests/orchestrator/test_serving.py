@@ -80,6 +80,26 @@ def test_the_checkpoint_is_given_to_the_first_deployment() -> None:
     assert applications["solver"]["deployments"] == [{"name": "A", "user_config": _user_config(NEW)}, {"name": "B"}]
 
 
+RETRYING = "A replica failed to start with exception. Retrying 5 more time(s). Error:\nray.exceptions.RayTaskError: "
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        ("RUNNING", "", False),
+        ("UNHEALTHY", "", False),  # Serve repairs it
+        ("DEPLOYING", RETRYING + "OSError: [Errno 98] Address already in use", False),  # another start may help
+        ("DEPLOY_FAILED", "The deployment failed to start 6 times in a row.", True),
+        ("DEPLOYING", RETRYING + "services.inference.server.served.CanaryFailed: checkpoint app/solver/2: …", True),
+    ],
+)
+def test_a_refused_checkpoint_is_an_error_before_serve_has_tried_all_starts(
+    status: str, message: str, expected: bool
+) -> None:
+    application = {"status": status, "message": "", "deployments": {"A": {"status": "UPDATING", "message": message}}}
+    assert serving._has_failed(application) is expected
+
+
 TRACEBACK = b"Traceback (most recent call last):\n  File ...\nray.exceptions.ActorDiedError: The actor never ran\n"
 
 

@@ -59,6 +59,7 @@ def client(live: Live, serving: Serving) -> Iterator[InferenceClient]:
     assert held_checkpoints(live) == {}
 
 
+@pytest.mark.proof
 def test_a_swap_in_place_reaches_every_weight_of_every_replica(
     live: Live, client: InferenceClient, serving: Serving, base: Checkpoint, other: Checkpoint
 ) -> None:

@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 MICRO = HERE.parents[1] / "trainers" / "micro" / "model"
 KEYS: dict[str, str] = json.loads((HERE / "easyr1_keys.json").read_text())
 SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")
+pytestmark = pytest.mark.proof
 TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -57,9 +58,13 @@ Ask = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def easyr1() -> Iterator[Ask]:
-    """A function that calls EasyR1's source in another process: see `easyr1_contract.py`."""
+    """A function that calls EasyR1's source in another process: see `easyr1_contract.py`.
+
+    Without a checkout of EasyR1, a test runs until it calls this function, and is then skipped.
+    """
     if SOURCE is None:
-        pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+        yield lambda *_: pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+        return
     root = str(HERE.parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     python = os.environ.get("COEVO_EASYR1_PYTHON", sys.executable)
@@ -115,12 +120,6 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
     job = solver_job_with(tmp_path, name, METHODS[name])
     path = render_job(job, tmp_path / "easyr1")
     config = str(tmp_path / "easyr1" / "config.yaml")
-    merged = easyr1("merge", config)
-    assert merged["algorithm"]["adv_estimator"] == "rloo"
-    assert merged["worker"]["actor"]["optim"]["lr"] == job.training.learning_rate
-    assert merged["worker"]["actor"]["kl_coef"] == job.reward.kl_coefficient
-    assert merged["worker"]["reward"]["reward_function_name"] == "compute_score"
-
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     rng = random.Random(name)
     responses = random_responses(rng, 4)
@@ -130,7 +129,7 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
         {"tokens": tokens, "ground_truth": row["ground_truth"], "uid": str(group)}
         for tokens, row, (group, _) in zip(encoded, rows, positions, strict=True)
     ]
-    result = easyr1("reward", config, str(readable_start(MICRO, tmp_path / "model")), requests)
+    model = str(readable_start(MICRO, tmp_path / "model"))
     decoded = [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in encoded]
     ours = compute_score(
         [
@@ -139,8 +138,7 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
         ],
         path,
     )
-    assert result["metrics"]["overall"] == [score["overall"] for score in ours]
-    assert result["metrics"]["reward"] == [score["reward"] for score in ours]
+    assert len(ours) == 4 * SIZE
     learned = sum(score["learned_from"] for score in ours)
     assert learned
     lengths = [len(tokens) for tokens in encoded]
@@ -150,9 +148,17 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
         "token": sum(lengths) / sum(n for n, score in zip(lengths, ours, strict=True) if score["learned_from"]),
         "max_length": sum(lengths) / (learned * job.training.sampling.max_tokens),
     }[average]
+
+    merged = easyr1("merge", config)
+    assert merged["algorithm"]["adv_estimator"] == "rloo"
+    assert merged["worker"]["actor"]["optim"]["lr"] == job.training.learning_rate
+    assert merged["worker"]["actor"]["kl_coef"] == job.reward.kl_coefficient
+    assert merged["worker"]["reward"]["reward_function_name"] == "compute_score"
+    result = easyr1("reward", config, model, requests)
+    assert result["metrics"]["overall"] == [score["overall"] for score in ours]
+    assert result["metrics"]["reward"] == [score["reward"] for score in ours]
     # EasyR1 stores rewards in float32.
     assert result["advantages"] == pytest.approx([scale * score["advantage"] for score in ours], rel=2e-5, abs=2e-6)
-    assert len(ours) == 4 * SIZE
 
 
 def presets_that_fit() -> list[tuple[str, str]]:
@@ -179,14 +185,14 @@ def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, pr
     arguments = ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out), *one_gpu]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    part = config.solver if role == "solver" else config.challenger
+    settings = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))
+    assert [key for key, value in settings.items() if not of_type(value, KEYS[key])] == []
+    [part] = [getattr(config, planned.table) for planned in config.trainings if planned.table == role]
     merged = easyr1("merge", str(out / "config.yaml"))
     assert merged["worker"]["actor"]["optim"]["lr"] == part.training.learning_rate
     assert merged["worker"]["actor"]["kl_coef"] == part.reward.kl_coefficient
     assert merged["worker"]["rollout"]["n"] == part.rollouts
     assert merged["trainer"]["max_steps"] == part.training.steps
-    settings = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))
-    assert [key for key, value in settings.items() if not of_type(value, KEYS[key])] == []
 
 
 @pytest.mark.parametrize(
@@ -213,14 +219,15 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
     settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
     config = render(job, settings, tokenizer, tmp_path / "easyr1")
-    rows = easyr1("dataset", str(config), str(readable_start(MICRO, tmp_path / "model")))
+    model = str(readable_start(MICRO, tmp_path / "model"))
     questions = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
+    chats = [
+        tokenizer.apply_chat_template(RZERO_SOLVER.messages(q.text), add_generation_prompt=True, return_dict=True)
+        for q in questions
+    ]
+    rows = easyr1("dataset", str(config), model)
     assert [json.loads(row["ground_truth"])["question_id"] for row in rows] == [q.question_id for q in questions]
-    for row, question in zip(rows, questions, strict=True):
-        chat = tokenizer.apply_chat_template(
-            RZERO_SOLVER.messages(question.text), add_generation_prompt=True, return_dict=True
-        )
-        assert row["ids"] == chat["input_ids"]
+    assert [row["ids"] for row in rows] == [chat["input_ids"] for chat in chats]
 
 
 def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path: Path) -> None:
@@ -232,7 +239,8 @@ def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path
     tokenizer.save_pretrained(tmp_path / "model")
     text = "a<x>7<end>"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    result = easyr1("reads", str(readable_start(tmp_path / "model", tmp_path / "start")), text)
+    start = str(readable_start(tmp_path / "model", tmp_path / "start"))
+    result = easyr1("reads", start, text)
     scaling = {"rope_type": "linear", "factor": 2.0}
     assert result == {"theta": 5e5, "scaling": scaling, "ids": ids, "without_special": "a7"}
 

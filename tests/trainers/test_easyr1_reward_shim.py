@@ -23,7 +23,7 @@ from core.types import QuestionFormat
 from services.inference.client import InferenceError, Reply
 from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
-from trainers.base import ChallengerJob, SolverService, TrainJob
+from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob
 from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
@@ -72,7 +72,7 @@ def render_job(job: TrainJob, folder: Path) -> str:
     return str(folder / "job.json")
 
 
-def solver_job_with(tmp_path: Path, name: str, settings: dict[str, Any], **training: Any) -> TrainJob:
+def solver_job_with(tmp_path: Path, name: str, settings: dict[str, Any], **training: Any) -> SolverJob:
     method = parse_method(name, settings)
     job = tiny_job(tmp_path, reward=method, rollouts_per_prompt=SIZE, prompts_per_step=4, **training)
     return replace(job, questions=tuple(replace(q, truth="1") for q in job.questions))
@@ -92,7 +92,7 @@ def batch(
     job: TrainJob, responses: Sequence[Sequence[str]], rng: random.Random
 ) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:
     """EasyR1's batch of step 1 in a random order, and each row's (group, member)."""
-    questions = questions_at(job, 1) if job.role == "solver" else [None] * len(responses)
+    questions = questions_at(job, 1) if isinstance(job, SolverJob) else [None] * len(responses)
     rows = []
     for index, (question, group) in enumerate(zip(questions, responses, strict=True)):
         known: dict[str, Any] = {"step": 1, "index": index}
@@ -118,7 +118,9 @@ def easyr1_rloo(overall: np.ndarray[Any, Any], groups: list[int]) -> np.ndarray[
 
 def weights(advantages: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], average: str) -> np.ndarray[Any, Any]:
     """The weight of a token of each rollout in EasyR1's loss."""
-    return advantages / (len(advantages) * lengths) if average == "sequence" else advantages / lengths.sum()
+    tokens = len(advantages) * lengths if average == "sequence" else lengths.sum()
+    per_token: np.ndarray[Any, Any] = advantages / tokens
+    return per_token
 
 
 def completion(text: str) -> Completion:

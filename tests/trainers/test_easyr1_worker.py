@@ -177,7 +177,8 @@ def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[
         Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from
     ]
     learner = _Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
-    return _update(learner, number, rows, earned, learned), gradients
+    figures, _ = _update(learner, number, rows, earned, learned)
+    return figures, gradients
 
 
 def largest_difference(gradients: dict[str, Tensor], expected: dict[str, Tensor]) -> float:

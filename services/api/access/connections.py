@@ -11,6 +11,7 @@ from typing import Any
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import override
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -33,6 +34,7 @@ class TimelyH11(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _reading_timer: asyncio.TimerHandle | None = None
 
+    @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # `pause_writing` is then called for any bytes that the kernel does not take. By default it is called for more
@@ -40,18 +42,22 @@ class TimelyH11(H11Protocol):
         transport.set_write_buffer_limits(high=0)
         self._watch()
 
+    @override
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch()
 
+    @override
     def pause_writing(self) -> None:
         super().pause_writing()
         self._expect_reading(None)
 
+    @override
     def resume_writing(self) -> None:
         super().resume_writing()
         _cancel(self._reading_timer)
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._timer)
         _cancel(self._reading_timer)

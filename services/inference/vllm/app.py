@@ -24,6 +24,7 @@ from ray.llm._internal.serve.core.ingress.utils import _sanitize_chat_completion
 from ray.serve import Application
 from ray.serve.llm import LLMServingArgs, build_llm_deployment
 from ray.serve.llm.ingress import OpenAiIngress, make_fastapi_ingress
+from typing_extensions import override
 
 from services.inference.openai_api import CHATS_AT_ONCE
 
@@ -37,6 +38,7 @@ class ChatBatch(BaseModel):
 class BatchIngress(OpenAiIngress):
     """The application's routes."""
 
+    @override
     async def models(self) -> JSONResponse:
         """Ray's list of models, with `batches` to announce the batch route."""
         models = (await super().models()).model_dump()

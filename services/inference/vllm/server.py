@@ -25,6 +25,7 @@ from ray.llm._internal.serve.core.configs.openai_api_models import (
 )
 from ray.serve.llm.deployment import LLMServer
 from transformers import AutoConfig
+from typing_extensions import override
 from vllm.sampling_params import RequestOutputKind
 
 from services.inference.engines.base import ModelMismatch
@@ -45,8 +46,7 @@ _CLIENT_FIELDS = frozenset(
 class SwappedLLMServer(LLMServer):
     """One replica with one vLLM engine, which starts with the first checkpoint that `user_config` names."""
 
-    _llm_config: Any
-
+    @override
     async def start(self) -> None:
         """Called at the end of `__init__`. Starts no engine yet, because only `reconfigure` knows the model."""
         self._served: Served | None = None
@@ -72,7 +72,10 @@ class SwappedLLMServer(LLMServer):
         await asyncio.to_thread(verify, served.folder, served.sha256)
         async with self._swap_lock, self._no_requests():
             previous, self._served = self._served, None
-            await (self._start_engine(served.folder) if previous is None else self._swap(served.folder))
+            if previous is None:
+                await self._load_first_checkpoint(served.folder)
+            else:
+                await self._swap(served.folder)
             await self._try_canary(served)
             self._served = served
 
@@ -102,7 +105,7 @@ class SwappedLLMServer(LLMServer):
             async with self._state_changed:
                 self._state_changed.notify_all()
 
-    async def _start_engine(self, folder: Path) -> None:
+    async def _load_first_checkpoint(self, folder: Path) -> None:
         self._llm_config.model_loading_config.model_source = str(folder)
         # The engine configuration was made before the model was known.
         self._llm_config.get_engine_config().hf_model_id = str(folder)
@@ -139,12 +142,14 @@ class SwappedLLMServer(LLMServer):
         if not all(math.isfinite(logprob) and logprob > -9999 for logprob in logprobs):
             raise CanaryFailed(f"checkpoint {served.checkpoint}: the canary prompt gave logits that are not finite")
 
+    @override
     async def check_health(self) -> None:
         if self._configured and self._served is None and not self._swapping:
             raise RuntimeError(f"{self._llm_config.model_id}: no checkpoint is loaded")
         if not self._swapping:
             await super().check_health()
 
+    @override
     async def chat(self, request: Any, raw_request_info: Any = None) -> AsyncIterator[Any]:
         """vLLM's reply, with our additions to the API (services/inference/openai_api.py)."""
 
@@ -165,6 +170,7 @@ class SwappedLLMServer(LLMServer):
         [reply] = [item async for item in await self.chat(request)]
         return reply
 
+    @override
     async def completions(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         """Refuse the request: this service supports chats only, because only their replies name the policy_version."""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what EasyR1's own code needs on a CPU, and tests against it: `make easyr1`. It installs an environment from PyPI
 # into .venv/easyr1, or uses the Python that COEVO_EASYR1_PYTHON names. EasyR1 is the checkout that COEVO_EASYR1_SOURCE
-# names; where that is not set, the script clones it.
+# names; where that is not set, the script clones it. Exit status 77: EasyR1 is not there and cannot be cloned.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 here=tests/trainers/easyr1_on_a_cpu
@@ -14,7 +14,7 @@ if [ -z "${COEVO_EASYR1_SOURCE:-}" ]; then
     echo "cloning EasyR1"
     git clone --quiet https://github.com/hiyouga/EasyR1 "$COEVO_EASYR1_SOURCE" || {
       echo "EasyR1 cannot be cloned here: COEVO_EASYR1_SOURCE=DIR make easyr1 takes a checkout of $commit" >&2
-      exit 1
+      exit 77
     }
   fi
   git -C "$COEVO_EASYR1_SOURCE" checkout --quiet "$commit"
