@@ -85,7 +85,7 @@ def down(
                 f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
                 "they have ended, cancel them, or add --force"
             )
-        stopped = cluster.down(coevo_home)
+        stopped = cluster.down(coevo_home, print)
         print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core.errors import CoevoError
 from core.files import replacing
+from services.listeners import guard
 from services.prefect_server import PrefectServer
 from trainers.micro.bases import BASES, DEFAULT
 
@@ -51,6 +52,10 @@ class Services:
     processes: dict[int, tuple[str, float]]
     api_url: str = ""  # of the REST API and the dashboard; empty if it is not known, as with containers
     prefect_auth: str = ""  # USER:PASSWORD, with which anybody can run code on the runner; empty: Prefect needs none
+
+    def __post_init__(self) -> None:
+        """From now on this process sends the secrets of these services to no other user's process."""
+        guard(self.ray_address, self.dashboard_url, self.serve_url, self.prefect_url, self.api_url)
 
     @classmethod
     def from_environment(cls) -> Services:
@@ -183,6 +188,7 @@ class Home:
         if not file.exists():
             make_private(file.parent)
             temporary = file.with_name(f"{name}.{secrets.token_hex(4)}")
+            temporary.touch(mode=0o600)
             temporary.write_text(secrets.token_hex(32))
             with suppress(FileExistsError):  # a link, unlike a rename, does not replace the file of another process
                 os.link(temporary, file)
@@ -192,7 +198,12 @@ class Home:
     def secrets(self) -> list[str]:
         """The secrets that exist so far, for those who must not print them."""
         files = (self.path / "secrets").glob("*")
-        return [file.read_text() for file in files if not file.suffix]  # others are being made: `secret`
+        kept = [file.read_text() for file in files if not file.suffix]  # others are being made: `secret`
+        try:
+            services = self.services()
+        except NotUp:
+            return kept
+        return [*kept, *filter(None, (services.ray_token, services.prefect_auth.partition(":")[2]))]
 
     @property
     def api_key(self) -> str:

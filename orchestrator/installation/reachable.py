@@ -8,6 +8,7 @@ import httpx
 
 from core.waiting import wait_until
 from orchestrator.installation.home import Home, NotUp, Services
+from services.listeners import stranger_of
 from services.prefect_server import PrefectServer
 
 _ANSWER_S = 2.0
@@ -96,7 +97,7 @@ def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> st
     try:
         status = request().status_code
     except httpx.TransportError:
-        return f"{url} does not answer"
+        return f"{url} does not answer" if (stranger := stranger_of(url)) is None else f"{url}: {stranger}"
     if status == httpx.codes.UNAUTHORIZED:
         return f"{url} answers with HTTP 401: it expects another {secret}"
     return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"
