@@ -284,7 +284,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     config = runs.stored_config(store, run)
     hide_keys(services_of(config))
     if not ray.is_initialized():
-        wait_for_ray(services)
+        services = wait_for_ray(coevo_home)
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
     key, started, ran = StageKey(run, t, stage), time.monotonic(), False

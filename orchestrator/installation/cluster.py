@@ -70,7 +70,7 @@ def _up(home: Home, ports: Ports, report: Callable[[str], None], only: Container
     make_private(home.ray_temp.parent)
     home.logs.mkdir(exist_ok=True)
     services = Services(
-        ray_address=f"127.0.0.1:{ports.ray}",
+        ray_address="",  # Ray chooses it
         dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
         serve_url=f"http://127.0.0.1:{ports.serve}",
         prefect_url=f"http://127.0.0.1:{ports.prefect}",
@@ -116,6 +116,9 @@ def _start(home: Home, services: Services, commands: Sequence[_Command], report:
     try:
         for command in commands:
             name = command.service
+            if name == "ray":
+                home.ray_address_file.unlink(missing_ok=True)  # of the Ray that ended
+                services = replace(services, ray_address="")
             process = _spawn(home, name, command.arguments, environment(home, services))
             starting.append((command, process))
             others = {pid: recorded for pid, recorded in services.processes.items() if recorded[0] != name}
@@ -129,12 +132,14 @@ def _start(home: Home, services: Services, commands: Sequence[_Command], report:
         if not before.processes:
             _down(home)
         raise
-    return services
+    return home.services() if starting else services
 
 
 def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     """The services to start."""
-    ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
+    # Ray chooses its own port, and says it in a private file. If it were told one, another user could take that port
+    # first, and would get the token from Ray's own clients.
+    ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--port=0"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [sys.executable, "-m", prefect_command.__name__, "server", "start"]
@@ -142,7 +147,7 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     runner = [sys.executable, "-m", "orchestrator.installation.runner"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        _Command("ray", ray, ports.dashboard, lambda: has_node(services)),
+        _Command("ray", ray, ports.dashboard, lambda: has_node(services) and bool(home.services().ray_address)),
         _Command("prefect", prefect, ports.prefect, lambda: problem_with_prefect(services.prefect) is None),
         _Command("runner", runner, None, lambda: has_deployments(services.prefect)),
         _Command("api", api, ports.api, lambda: is_healthy(services.api_url)),
@@ -230,12 +235,12 @@ def needed(home: Home) -> Services:
     return services
 
 
-def wait_until_ready(home: Home, services: Services) -> None:
+def wait_until_ready(home: Home) -> None:
     """Wait for services that `coevo up` is still starting. Raises `NotUp` naming those that do not answer."""
-    if not wait_until(lambda: not problems_of(services), _STARTING_S, 0.2):
+    if not wait_until(lambda: not problems_of(home.services()), _STARTING_S, 0.2):
         raise NotUp(
-            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(services))}; `coevo up` starts what has ended. "
-            f"The logs are in {home.logs}"
+            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(home.services()))}; `coevo up` starts "
+            f"what has ended. The logs are in {home.logs}"
         )
 
 

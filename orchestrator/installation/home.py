@@ -44,7 +44,7 @@ class Services:
     Without processes, the services run in containers, which are started and stopped elsewhere.
     """
 
-    ray_address: str
+    ray_address: str  # empty while Ray starts
     dashboard_url: str
     serve_url: str
     prefect_url: str
@@ -181,6 +181,18 @@ class Home:
         name = hashlib.sha256(str(self.path).encode()).hexdigest()[:8]
         return Path(tempfile.gettempdir()) / f"coevo-{os.getuid()}" / name
 
+    @property
+    def ray_address_file(self) -> Path:
+        """The file in which Ray writes its address when it has started."""
+        return self.ray_temp / "ray_current_cluster"
+
+    def _chosen_by_ray(self) -> str:
+        """The address of the Ray that `coevo up` started; empty until Ray has chosen it."""
+        try:
+            return self.ray_address_file.read_text()
+        except FileNotFoundError:
+            return ""
+
     def secret(self, name: str) -> str:
         """A random secret, which is generated at the first call. It survives `coevo down`, so that a browser or a
         script can go on using it. Raises `OSError` if the home cannot be written."""
@@ -225,6 +237,7 @@ class Home:
             state = json.loads(self._state.read_text())
         except FileNotFoundError as error:
             raise NotUp(f"no services are running for {self.path}: start them with `coevo up`") from error
+        state["ray_address"] = state["ray_address"] or self._chosen_by_ray()
         state["processes"] = {int(pid): tuple(value) for pid, value in state["processes"].items()}
         return Services(**state)
 

@@ -52,8 +52,8 @@ def recorded(home: Home, url: str, pid: int) -> Services:
 def test_services_that_are_still_starting_are_waited_for(tmp_path: Path) -> None:
     _Starting.requests = 0
     with listening(_Starting) as url:
-        services = recorded(Home(tmp_path), url, os.getpid())
-        cluster.wait_until_ready(Home(tmp_path), services)
+        recorded(Home(tmp_path), url, os.getpid())
+        cluster.wait_until_ready(Home(tmp_path))
     assert _Starting.requests > 2
 
 
@@ -61,16 +61,16 @@ def test_a_port_that_is_taken_is_named_with_its_option_and_the_way_out(tmp_path:
     with listening(_Starting) as url:
         taken = int(url.rpartition(":")[2])
         with pytest.raises(StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"):
-            Ports(0, 0, 0, 0, taken).resolved()
+            Ports(0, 0, 0, taken).resolved()
 
 
 def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{free_port()}"
-    services = recorded(Home(tmp_path), silent, os.getpid())
+    recorded(Home(tmp_path), silent, os.getpid())
     problems = rf"ray: {silent} .*; prefect: {silent} does not answer; `coevo up` starts what has ended"
     with pytest.raises(NotUp, match=rf"^not ready after 0 s: {problems}"):
-        cluster.wait_until_ready(Home(tmp_path), services)
+        cluster.wait_until_ready(Home(tmp_path))
 
 
 def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ STARTS_API = """
 import sys; from pathlib import Path; from orchestrator.installation import cluster
 from orchestrator.installation.home import Home; from orchestrator.installation.ports import Ports
 sys.stdin.read(1)
-cluster.up(Home(Path({home!r})), Ports(0, 0, 0, 0, {port}), print, only={{"api"}})
+cluster.up(Home(Path({home!r})), Ports(0, 0, 0, {port}), print, only={{"api"}})
 """
 
 
@@ -184,7 +184,7 @@ def test_two_starts_at_once_are_one(sqlite: Store, tmp_path: Path, monkeypatch: 
         assert processes.listens(next(iter(home.services().processes)), port)
     finally:
         assert cluster.down(home) == ["api"]
-    assert not Ports(0, 0, 0, 0, port).taken(), "a process is left that nothing knows"
+    assert not Ports(0, 0, 0, port).taken(), "a process is left that nothing knows"
 
 
 def test_a_start_has_new_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

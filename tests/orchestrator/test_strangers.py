@@ -30,7 +30,7 @@ def test_a_stranger_who_takes_the_port_of_a_starting_service_gets_no_password(tm
     """The port is in the arguments of the service before the service listens."""
     home, log, port = Home(tmp_path / "home"), tmp_path / "stranger.log", free_port()
     with attacking(log), pytest.raises(StartError):
-        cluster.up(home, Ports(0, 0, port, 0, 0), lambda _line: None, only={"prefect"})
+        cluster.up(home, Ports(0, 0, port, 0), lambda _line: None, only={"prefect"})
     assert f"listening at {port}" in log.read_text()
     assert "Authorization" not in log.read_text()
     assert cluster.running(home) == []
