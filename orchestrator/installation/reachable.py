@@ -43,8 +43,8 @@ def wait_for_ray(home: Home) -> Services:
     answer, since `ray.init` would wait without end."""
     if not wait_until(lambda: problem_with_ray(home.services()) is None, _RAY_IS_BACK_S, _POLL_S):
         raise NotUp(
-            f"Ray: {problem_with_ray(home.services())}; `coevo up` starts what has ended, and `coevo resume` continues a "
-            "run"
+            f"Ray: {problem_with_ray(home.services())}; `coevo up` starts what has ended, and `coevo resume` continues "
+            "a run"
         )
     return home.services()
 
