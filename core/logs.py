@@ -92,6 +92,24 @@ def format_of_process() -> Format:
     return "text" if sys.stderr.isatty() else "json"
 
 
+@contextmanager
+def only_shown(what: str) -> Iterator[None]:
+    """Log an error of the block as a warning, and go on after the block.
+
+    For blocks that do nothing but show `what`: no error of theirs may end a run.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever it is, the run is not to end by it
+        details = None if isinstance(error, CoevoError | OSError) or _is_of_http(error) else error
+        kind = type(error).__name__
+        logging.getLogger(__name__).warning("not shown: %s: %s: %s", what, kind, error, exc_info=details)
+
+
+def _is_of_http(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("httpx", "prefect")
+
+
 def prefect_variables() -> dict[str, str]:
     """The environment variables that make Prefect's own processes log in this form (Prefect: "Configure logging")."""
     return {"PREFECT_LOGGING_HANDLERS_CONSOLE_CLASS": f"{__name__}.{Console.__name__}"}

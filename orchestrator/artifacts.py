@@ -2,14 +2,13 @@
 
 A key begins with the run, then has the iteration and the stage, so that a search for RUN-ITERATION lists an iteration's
 artifacts. A stage that is not run again leaves its artifacts as they are. A background thread writes them to Prefect's
-server, in order, while the run goes on. While Prefect does not answer, they are lost, with a warning in the run's log:
-all that they show is on the dashboard too.
+server, in order, while the run goes on. An artifact that cannot be written, for whatever reason, is lost, with a
+warning in the run's log: all that artifacts show is on the dashboard too, and nothing that only shows may end a run.
 """
 
 from __future__ import annotations
 
 import base64
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -34,6 +33,7 @@ from prefect.client.schemas.objects import Artifact as StoredArtifact
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 
+from core.logs import only_shown
 from core.statistics.estimates import Estimate
 from core.types import Stage
 from orchestrator.stages.results import StageResult
@@ -42,15 +42,13 @@ from services.flow_runs import tags_of
 from services.prefect_server import is_away
 from storage.session import Store
 
-_log = logging.getLogger(__name__)
 _thread = ThreadPoolExecutor(1, "artifacts")
 _pending: deque[Future[Any]] = deque()
 
 
 @contextmanager
 def written() -> Iterator[None]:
-    """Wait at the end of the block until all artifacts are written. Raises an error of the writing, unless the block
-    has raised one itself or Prefect did not answer."""
+    """Wait at the end of the block until all artifacts are written."""
     try:
         yield
     except BaseException:
@@ -78,17 +76,32 @@ class StageProgress:
 
     def __init__(self, run: str, iteration: int, stage: Stage) -> None:
         key, description = _key(run, iteration, stage, "progress"), f"{run}, iteration {iteration}: progress of {stage}"
-        self._artifact = _write(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
+        self._id: UUID | None = None  # None: it was not made, or a person has deleted it
+        _write(lambda: self._create(key, description))
 
     def update(self, percent: float) -> None:
-        _write(lambda: update_progress_artifact(cast(UUID, self._artifact.result()), progress=percent))
+        _write(lambda: self._update(percent))
 
     def remove(self) -> None:
         _write(self._delete)
 
+    def _create(self, key: str, description: str) -> None:
+        self._id = cast(UUID, create_progress_artifact(progress=0.0, key=key, description=description))
+
+    def _update(self, percent: float) -> None:
+        if self._id is None:
+            return
+        try:
+            update_progress_artifact(self._id, progress=percent)
+        except (ObjectNotFound, httpx.HTTPStatusError) as error:
+            if not (isinstance(error, httpx.HTTPStatusError) and is_away(error)):
+                self._id = None  # the same would be said every few seconds
+            raise
+
     def _delete(self) -> None:
-        with get_client(sync_client=True) as client, suppress(ObjectNotFound):  # a person may have deleted it
-            client.delete_artifact(cast(UUID, self._artifact.result()))
+        if self._id is not None:
+            with get_client(sync_client=True) as client, suppress(ObjectNotFound):  # a person may have deleted it
+                client.delete_artifact(self._id)
 
 
 def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pages_url: str) -> None:
@@ -177,10 +190,7 @@ def _is_newest(key: str, data: str) -> bool:
 
 
 def _write(write: Callable[[], Any]) -> Future[Any]:
-    """Have the thread call `write` in this context, from which Prefect knows the task that the artifact belongs to.
-
-    Raises the error of an earlier call that has failed by now, unless Prefect did not answer.
-    """
+    """Have the thread call `write` in this context, from which Prefect knows the task that the artifact belongs to."""
     while _pending and _pending[0].done():
         _settle(_pending.popleft())
     _pending.append(_thread.submit(copy_context().run, write))
@@ -188,12 +198,8 @@ def _write(write: Callable[[], Any]) -> Future[Any]:
 
 
 def _settle(writing: Future[Any]) -> None:
-    try:
+    with only_shown("everything of this run in Prefect"):
         writing.result()
-    except httpx.HTTPError as error:
-        if not is_away(error):
-            raise
-        _log.warning("Prefect does not answer, so it does not show everything of this run: %s", error)
 
 
 def _key(*parts: str | int) -> str:

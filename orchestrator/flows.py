@@ -284,7 +284,7 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
     config = runs.stored_config(store, run)
     hide_keys(services_of(config))
     if not ray.is_initialized():
-        wait_for_ray(services)
+        services = wait_for_ray(coevo_home)
         ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
         warm_up(config)
     key, started, ran = StageKey(run, t, stage), time.monotonic(), False
@@ -301,13 +301,14 @@ def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = No
             return partial(_with_series, key, last_write)
 
         result = run_once(store, run, t, stage, body)
-        with store.read() as session:
-            shown = stage_result(session, key, result)
         ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"
-        run_log.say(f"{stage} {t}: {shown.line}; {ending}")
+        with logs.only_shown(f"the result of {stage} {t}"):
+            with store.read() as session:
+                shown = stage_result(session, key, result)
+            run_log.say(f"{stage} {t}: {shown.line}; {ending}")
+            artifacts.stage_result(run, t, stage, shown, services.pages_url)
     # These files, such as a training's step folders, are needed only until the stage is done.
     shutil.rmtree(coevo_home.work / run / str(t) / stage, ignore_errors=True)
-    artifacts.stage_result(run, t, stage, shown, services.pages_url)
 
 
 def _with_series(key: StageKey, last_write: LastWrite, session: Session) -> Result:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from core.logs import only_shown
 from core.settings.config import RunConfig
 from core.types import Stage
 from orchestrator.artifacts import StageProgress
@@ -28,6 +29,12 @@ def time_left(store: Store, run: str, config: RunConfig) -> str:
     with store.read() as session:
         text = range_text(remaining_in(session, queries.runs.get_run(session, run), [*plan(config)]).of_stage)
     return f"{text} left" if text else ""
+
+
+def _shown_time(time_left: Callable[[], str]) -> str:
+    with only_shown("the remaining time"):
+        return time_left()
+    return ""
 
 
 @contextmanager
@@ -49,7 +56,7 @@ def shown(
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
     left = TextColumn("{task.fields[left]}")
     with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(title, total=None, note="", left=time_left() if console.is_terminal else "")
+        bar = bars.add_task(title, total=None, note="", left=_shown_time(time_left) if console.is_terminal else "")
 
         def report(done: int, total: int, note: str) -> None:
             nonlocal updated, last_total
@@ -59,7 +66,7 @@ def shown(
                 artifact.update(100 * done / max(total, 1))
                 store_progress(done, total, note)
                 if console.is_terminal:
-                    bars.update(bar, left=time_left())
+                    bars.update(bar, left=_shown_time(time_left))
 
         yield report
     artifact.remove()

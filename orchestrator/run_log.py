@@ -36,8 +36,10 @@ def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None
     nested: each would write every line.
     """
     hide(home.secrets())
-    handlers: list[logging.Handler] = [log_file(home.run_logs, run)]
-    handlers[0].addFilter(_is_ours)
+    handlers = list[logging.Handler]()
+    with logs.only_shown(f"the log of run {run} as a file"):
+        handlers.append(log_file(home.run_logs, run))
+        handlers[0].addFilter(_is_ours)
     if flow_run.id is not None:
         to_prefect = APILogHandler()
         to_prefect.setFormatter(_Message())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from core.retries import Attempts
+from services.listeners import guard
 
 _ATTEMPTS = 5
 
@@ -27,6 +28,11 @@ class PrefectServer:
     # USER:PASSWORD, as in Prefect's PREFECT_API_AUTH_STRING; None: the server asks for no password
     auth_string: str | None = field(default=None, repr=False)
     ui_url: str | None = None  # address of the UI for a browser, if it is not `url`
+
+    def __post_init__(self) -> None:
+        """From now on this process sends the password to no other user's process, with Prefect's own clients too."""
+        if self.auth_string:
+            guard(self.url)
 
     @classmethod
     def from_environment(cls) -> PrefectServer | None:

@@ -77,7 +77,8 @@ def _services(folder: Path, here: bool) -> Iterator[tuple[Home, tuple[Victim, ..
 
 def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tuple[Victim, ...]) -> dict[str, Any]:
     started = time.monotonic()
-    cluster.wait_until_ready(coevo_home, cluster.join(coevo_home))
+    cluster.join(coevo_home)
+    cluster.wait_until_ready(coevo_home)
     with collection_paused():
         # These take seconds. The forks have what is imported here.
         from orchestrator import flows, report  # noqa: F401

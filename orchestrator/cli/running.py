@@ -109,11 +109,11 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     """
     queries.run_notes.refuse_tags(tags)
     coevo_home = home()
-    services = cluster.join(coevo_home)
+    cluster.join(coevo_home)
     store = open_store(coevo_home.database, create=True)
     refuse_held(store, parameters["run"])
     check_startable(store, **parameters, flow=flow, overrides_are=SET)
-    cluster.wait_until_ready(coevo_home, services)
+    cluster.wait_until_ready(coevo_home)
     _print_state(store, parameters["run"])
     if tags:
         prepare(coevo_home, store, **parameters, flow=flow)

@@ -42,7 +42,6 @@ def up(
     serve_port: Annotated[int | None, _port_option("the inference services", _USUAL.serve)] = None,
     dashboard_port: Annotated[int | None, _port_option("Ray's dashboard", _USUAL.dashboard)] = None,
     prefect_port: Annotated[int | None, _port_option("Prefect's UI and API", _USUAL.prefect)] = None,
-    ray_port: Annotated[int | None, _port_option("Ray itself", _USUAL.ray)] = None,
     api_port: Annotated[int | None, _port_option("the dashboard and the REST API", _USUAL.api)] = None,
     free_ports: Annotated[
         bool,
@@ -64,7 +63,6 @@ def up(
             "serve": serve_port,
             "dashboard": dashboard_port,
             "prefect": prefect_port,
-            "ray": ray_port,
             "api": api_port,
         }
         given = {name: port for name, port in options.items() if port is not None}
@@ -85,7 +83,7 @@ def down(
                 f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
                 "they have ended, cancel them, or add --force"
             )
-        stopped = cluster.down(coevo_home)
+        stopped = cluster.down(coevo_home, print)
         print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 

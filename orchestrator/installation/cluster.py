@@ -7,13 +7,14 @@ what `up` started and nothing else.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -32,39 +33,53 @@ from orchestrator.installation.reachable import (
     problem_with_prefect,
     problems_of,
 )
+from services.listeners import stranger_at
 
 _BIN = Path(sys.executable).parent
 _PATIENCE_S = 300.0
 _STARTING_S = 60.0  # how long a command waits for services that `coevo up` is still starting
 
 
-_Command = tuple[str, list[str], Callable[[], bool]]  # of a service: its name, the command, whether it answers
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """How a service is started. It is ready once it listens at `port`, if it has one, and `answers` is true."""
+
+    service: str
+    arguments: list[str]
+    port: int | None
+    answers: Callable[[], bool]
 
 
 def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
     """Start all services at the same time, or those in `only`, and wait until they answer.
 
     If some of them are alive, those that have ended are started again, on the ports that they had; if all are, nothing
-    is done. Raises `StartError` after stopping everything that it started.
+    is done. Raises `StartError` after stopping everything that it started. The passwords are new each time, so that one
+    that became known cannot be used after `down`.
     """
     _refuse_elsewhere("up", StartError)
+    make_private(home.path)
+    with _alone(home, report):
+        return _up(home, ports, report, only)
+
+
+def _up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None) -> Services:
     if alive := running(home):
         return _start_again(home, alive, report)
     ports = ports.resolved()
-    make_private(home.path)
     make_private(home.ray_temp.parent)
     home.logs.mkdir(exist_ok=True)
     services = Services(
-        ray_address=f"127.0.0.1:{ports.ray}",
+        ray_address="",  # Ray chooses it
         dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
         serve_url=f"http://127.0.0.1:{ports.serve}",
         prefect_url=f"http://127.0.0.1:{ports.prefect}",
         ray_token=secrets.token_hex(32),
         processes={},
         api_url=f"http://127.0.0.1:{ports.api}",
-        prefect_auth=f"coevo:{home.secret('prefect')}",
+        prefect_auth=f"coevo:{secrets.token_hex(32)}",
     )
-    commands = [command for command in _commands(home, ports, services) if only is None or command[0] in only]
+    commands = [command for command in _commands(home, ports, services) if only is None or command.service in only]
     services = _start(home, services, commands, report)
     home.save_last_ports(asdict(ports))
     return services
@@ -77,7 +92,7 @@ def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]
     if not again:
         report(f"up already: {', '.join(alive)}")
         return services
-    commands = [command for command in _commands(home, Ports.of(services), services) if command[0] in again]
+    commands = [command for command in _commands(home, Ports.of(services), services) if command.service in again]
     return _start(home, services, commands, report)
 
 
@@ -97,51 +112,74 @@ def _start(home: Home, services: Services, commands: Sequence[_Command], report:
 
     One that has ended stays recorded until it is started again, so that it is not forgotten if this fails.
     """
-    before, starting = services, list[tuple[str, subprocess.Popen[bytes], Callable[[], bool]]]()
+    before, starting = services, list[tuple[_Command, subprocess.Popen[bytes]]]()
     try:
-        for name, command, is_ready in commands:
-            process = _spawn(home, name, command, environment(home, services))
-            starting.append((name, process, is_ready))
+        for command in commands:
+            name = command.service
+            if name == "ray":
+                home.ray_address_file.unlink(missing_ok=True)  # of the Ray that ended
+                services = replace(services, ray_address="")
+            process = _spawn(home, name, command.arguments, environment(home, services))
+            starting.append((command, process))
             others = {pid: recorded for pid, recorded in services.processes.items() if recorded[0] != name}
             services = replace(services, processes={**others, process.pid: (name, processes.started(process.pid))})
             home.save_services(services)
-        report(f"starting {', '.join(name for name, _, _ in starting)}")
-        for name, process, is_ready in [*starting, *starting]:  # again: one may end while others are waited for
-            _wait_until_ready(home, name, process, is_ready)
+        report(f"starting {', '.join(command.service for command, _ in starting)}")
+        for command, process in [*starting, *starting]:  # again: one may end while others are waited for
+            _wait_until_ready(home, command, process)
     except BaseException:
-        _end([psutil.Process(process.pid) for _, process, _ in starting if process.poll() is None], 2)
+        _end([psutil.Process(process.pid) for _, process in starting if process.poll() is None], 2)
         if not before.processes:
-            down(home)
+            _down(home)
         raise
-    return services
+    return home.services() if starting else services
 
 
 def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
-    """The services to start: name, command, and a function that tells whether the service answers."""
-    ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={ports.ray}"]
+    """The services to start."""
+    # Ray chooses its own port, and says it in a private file. If it were told one, another user could take that port
+    # first, and would get the token from Ray's own clients.
+    ray = [str(_BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--port=0"]
     ray += [f"--dashboard-port={ports.dashboard}", f"--temp-dir={home.ray_temp}", "--disable-usage-stats"]
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [sys.executable, "-m", prefect_command.__name__, "server", "start"]
     prefect += ["--host=127.0.0.1", f"--port={ports.prefect}"]
+    runner = [sys.executable, "-m", "orchestrator.installation.runner"]
     api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
     return [
-        ("ray", ray, lambda: has_node(services)),
-        ("prefect", prefect, lambda: problem_with_prefect(services.prefect) is None),
-        (
-            "runner",
-            [sys.executable, "-m", "orchestrator.installation.runner"],
-            lambda: has_deployments(services.prefect),
-        ),
-        ("api", api, lambda: is_healthy(services.api_url)),
+        _Command("ray", ray, ports.dashboard, lambda: has_node(services) and bool(home.services().ray_address)),
+        _Command("prefect", prefect, ports.prefect, lambda: problem_with_prefect(services.prefect) is None),
+        _Command("runner", runner, None, lambda: has_deployments(services.prefect)),
+        _Command("api", api, ports.api, lambda: is_healthy(services.api_url)),
     ]
 
 
-def down(home: Home) -> list[str]:
+@contextmanager
+def _alone(home: Home, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of `up` and `down`. Of two commands at once, the second one waits, and then sees what the first has
+    done."""
+    with (home.path / "services.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting, since another command starts or stops the services of {home.path}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def down(home: Home, report: Callable[[str], None] = lambda _line: None) -> list[str]:
     """Stop the services that `up` started, with all their child processes, and return the names of those that ran.
 
     Raises `NotUp` if the environment says that the services run elsewhere.
     """
     _refuse_elsewhere("down", NotUp)
+    if not home.path.exists():
+        return []
+    with _alone(home, report):
+        return _down(home)
+
+
+def _down(home: Home) -> list[str]:
     try:
         services = home.services()
     except NotUp:
@@ -197,12 +235,12 @@ def needed(home: Home) -> Services:
     return services
 
 
-def wait_until_ready(home: Home, services: Services) -> None:
+def wait_until_ready(home: Home) -> None:
     """Wait for services that `coevo up` is still starting. Raises `NotUp` naming those that do not answer."""
-    if not wait_until(lambda: not problems_of(services), _STARTING_S, 0.2):
+    if not wait_until(lambda: not problems_of(home.services()), _STARTING_S, 0.2):
         raise NotUp(
-            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(services))}; `coevo up` starts what has ended. "
-            f"The logs are in {home.logs}"
+            f"not ready after {_STARTING_S:g} s: {'; '.join(problems_of(home.services()))}; `coevo up` starts "
+            f"what has ended. The logs are in {home.logs}"
         )
 
 
@@ -250,14 +288,19 @@ def _spawn(home: Home, name: str, command: list[str], env: Mapping[str, str]) ->
         )
 
 
-def _wait_until_ready(home: Home, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
+def _wait_until_ready(home: Home, command: _Command, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process that was started listens at its port, and then until it answers: another process at this
+    port gets no request, since requests contain secrets. Raises `StartError`."""
+    name, port = command.service, command.port
     log = home.logs / f"{name}.log"
 
     def ready_or_ended() -> bool:
         if process.poll() is not None:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
             raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
-        return is_ready()
+        if port is not None and (problem := stranger_at("127.0.0.1", port)):
+            raise StartError(f"{name}: {problem}; `coevo up` takes another port with --free-ports")
+        return (port is None or processes.listens(process.pid, port)) and command.answers()
 
     if not wait_until(ready_or_ended, _PATIENCE_S, 0.2):
         raise StartError(f"{name} did not answer within {_PATIENCE_S:g} s; see {log}")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core.errors import CoevoError
 from core.files import replacing
+from services.listeners import guard
 from services.prefect_server import PrefectServer
 from trainers.micro.bases import BASES, DEFAULT
 
@@ -43,7 +44,7 @@ class Services:
     Without processes, the services run in containers, which are started and stopped elsewhere.
     """
 
-    ray_address: str
+    ray_address: str  # empty while Ray starts
     dashboard_url: str
     serve_url: str
     prefect_url: str
@@ -51,6 +52,10 @@ class Services:
     processes: dict[int, tuple[str, float]]
     api_url: str = ""  # of the REST API and the dashboard; empty if it is not known, as with containers
     prefect_auth: str = ""  # USER:PASSWORD, with which anybody can run code on the runner; empty: Prefect needs none
+
+    def __post_init__(self) -> None:
+        """From now on this process sends the secrets of these services to no other user's process."""
+        guard(self.ray_address, self.dashboard_url, self.serve_url, self.prefect_url, self.api_url)
 
     @classmethod
     def from_environment(cls) -> Services:
@@ -176,6 +181,18 @@ class Home:
         name = hashlib.sha256(str(self.path).encode()).hexdigest()[:8]
         return Path(tempfile.gettempdir()) / f"coevo-{os.getuid()}" / name
 
+    @property
+    def ray_address_file(self) -> Path:
+        """The file in which Ray writes its address when it has started."""
+        return self.ray_temp / "ray_current_cluster"
+
+    def _chosen_by_ray(self) -> str:
+        """The address of the Ray that `coevo up` started; empty until Ray has chosen it."""
+        try:
+            return self.ray_address_file.read_text()
+        except FileNotFoundError:
+            return ""
+
     def secret(self, name: str) -> str:
         """A random secret, which is generated at the first call. It survives `coevo down`, so that a browser or a
         script can go on using it. Raises `OSError` if the home cannot be written."""
@@ -183,6 +200,7 @@ class Home:
         if not file.exists():
             make_private(file.parent)
             temporary = file.with_name(f"{name}.{secrets.token_hex(4)}")
+            temporary.touch(mode=0o600)
             temporary.write_text(secrets.token_hex(32))
             with suppress(FileExistsError):  # a link, unlike a rename, does not replace the file of another process
                 os.link(temporary, file)
@@ -192,7 +210,12 @@ class Home:
     def secrets(self) -> list[str]:
         """The secrets that exist so far, for those who must not print them."""
         files = (self.path / "secrets").glob("*")
-        return [file.read_text() for file in files if not file.suffix]  # others are being made: `secret`
+        kept = [file.read_text() for file in files if not file.suffix]  # others are being made: `secret`
+        try:
+            services = self.services()
+        except NotUp:
+            return kept
+        return [*kept, *filter(None, (services.ray_token, services.prefect_auth.partition(":")[2]))]
 
     @property
     def api_key(self) -> str:
@@ -214,6 +237,7 @@ class Home:
             state = json.loads(self._state.read_text())
         except FileNotFoundError as error:
             raise NotUp(f"no services are running for {self.path}: start them with `coevo up`") from error
+        state["ray_address"] = state["ray_address"] or self._chosen_by_ray()
         state["processes"] = {int(pid): tuple(value) for pid, value in state["processes"].items()}
         return Services(**state)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from contextlib import suppress
@@ -22,7 +23,6 @@ class Ports:
     serve: int = 8000
     dashboard: int = 8265
     prefect: int = 4200
-    ray: int = 6379
     api: int = 8080
 
     def resolved(self) -> Ports:
@@ -40,8 +40,7 @@ class Ports:
     @classmethod
     def of(cls, services: Services) -> Ports:
         """The ports of services that were started here."""
-        ray = services.ray_address
-        urls = (services.serve_url, services.dashboard_url, services.prefect_url, ray, services.api_url)
+        urls = (services.serve_url, services.dashboard_url, services.prefect_url, services.api_url)
         return cls(*(int(url.rpartition(":")[2]) for url in urls))
 
     def as_last_time(self, home: Home) -> Ports:
@@ -49,11 +48,12 @@ class Ports:
 
         So addresses stay the same after `coevo down` or a reboot.
         """
-        free = {name: port for name, port in home.last_ports().items() if not _is_in_use(port)}
-        return Ports(**{**asdict(self), **free})
+        usual = asdict(self)
+        free = {name: port for name, port in home.last_ports().items() if name in usual and not _is_in_use(port)}
+        return Ports(**{**usual, **free})
 
 
-ANY_FREE = Ports(0, 0, 0, 0, 0)
+ANY_FREE = Ports(0, 0, 0, 0)
 
 
 def free_port() -> int:
@@ -70,4 +70,9 @@ def free_port() -> int:
 
 def _is_in_use(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not matter
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

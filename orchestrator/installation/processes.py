@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,23 @@ def started(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError) as error:
         raise psutil.NoSuchProcess(pid) from error
     return float(stat.rpartition(")")[2].split()[19])  # field 22; the name in brackets may contain anything
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether the process, or a descendant of it, listens at a TCP port."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return False
+    for member in family:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if any(
+                connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+                for connection in member.net_connections("tcp")
+            ):
+                return True
+    return False
 
 
 def is_running(pid: int, since: float) -> bool:

@@ -8,6 +8,7 @@ import httpx
 
 from core.waiting import wait_until
 from orchestrator.installation.home import Home, NotUp, Services
+from services.listeners import stranger_of
 from services.prefect_server import PrefectServer
 
 _ANSWER_S = 2.0
@@ -25,18 +26,27 @@ def problem_of_each(services: Services) -> dict[str, str | None]:
 
 
 def problem_with_ray(services: Services) -> str | None:
-    """The problem with Ray's dashboard, through which Ray is asked; None if it can be used."""
+    """The problem with Ray's dashboard, through which Ray is asked, or with its address; None if it can be used.
+
+    Ray's own clients do not ask whose process listens at the address before they send the token, so it is asked here.
+    """
     url = services.dashboard_url
+    if not services.ray_address:
+        return f"{url}: Ray is starting, or has ended"
+    if (stranger := stranger_of(services.ray_address)) is not None:
+        return stranger
     return _problem(url, lambda: _get(f"{url}/api/version", services.ray_headers), "RAY_AUTH_TOKEN")
 
 
-def wait_for_ray(services: Services) -> None:
-    """Wait for a Ray that is just starting. Raises `NotUp` if it does not answer, since `ray.init` would wait without
-    end."""
-    if not wait_until(lambda: problem_with_ray(services) is None, _RAY_IS_BACK_S, _POLL_S):
+def wait_for_ray(home: Home) -> Services:
+    """Wait for a Ray that is just starting, and return the services with its address. Raises `NotUp` if it does not
+    answer, since `ray.init` would wait without end."""
+    if not wait_until(lambda: problem_with_ray(home.services()) is None, _RAY_IS_BACK_S, _POLL_S):
         raise NotUp(
-            f"Ray: {problem_with_ray(services)}; `coevo up` starts what has ended, and `coevo resume` continues a run"
+            f"Ray: {problem_with_ray(home.services())}; `coevo up` starts what has ended, and `coevo resume` continues "
+            "a run"
         )
+    return home.services()
 
 
 def ray_check(home: Home) -> Callable[[], bool] | None:
@@ -96,7 +106,7 @@ def _problem(url: str, request: Callable[[], httpx.Response], secret: str) -> st
     try:
         status = request().status_code
     except httpx.TransportError:
-        return f"{url} does not answer"
+        return f"{url} does not answer" if (stranger := stranger_of(url)) is None else f"{url}: {stranger}"
     if status == httpx.codes.UNAUTHORIZED:
         return f"{url} answers with HTTP 401: it expects another {secret}"
     return None if status == httpx.codes.OK else f"{url} answers with HTTP {status}"

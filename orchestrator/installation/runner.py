@@ -31,6 +31,7 @@ from prefect.exceptions import ObjectNotFound
 from core import logs
 from core.errors import CoevoError
 from orchestrator.installation.deployments import remove_former, served
+from orchestrator.installation.flow_run_process import use_for_flow_runs
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.installation.reachable import problem_with_prefect
@@ -65,6 +66,7 @@ def _run_beside_ray() -> None:
         Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
         with get_client(sync_client=True) as client:
             remove_former(client)
+        use_for_flow_runs()
         serve(*served(), limit=cast(Any, _LIMIT))
     except* (RuntimeError, httpx.HTTPError):  # Prefect has ended again, or was away for some minutes
         _begin_again()

@@ -11,6 +11,7 @@ from core.errors import CoevoError
 from core.files import make_folder, replacing
 from core.retries import Attempts, is_transient, seconds_of
 from core.settings.evaluation import Hub
+from services.listeners import guard
 
 _LARGEST = 1 << 30  # bytes; a benchmark is far smaller
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)  # seconds without a byte, and for the connection
@@ -31,6 +32,8 @@ def fetch(source: Hub, file: Path) -> Path:
     url = f"{endpoint}/api/datasets/{source.dataset}/parquet/{source.config}/{source.split}/0.parquet"
     token = os.environ.get("HF_TOKEN")
     headers = {"Authorization": f"Bearer {token}"} if token else {}  # httpx sends it to no other host
+    if token:
+        guard(endpoint)
     make_folder(file.parent)
     attempts = Attempts(_DEADLINE_S, _ATTEMPTS)
     while True:

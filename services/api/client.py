@@ -41,6 +41,7 @@ from services.comparison import Comparison
 from services.configuration import Configuration
 from services.costs import RunCosts
 from services.evaluations import EvaluationFigures, ListedEvaluation, Record
+from services.listeners import guard
 from services.matrix import MatrixCell
 from services.model_comparison import ModelComparison
 from services.settings_comparison import SettingsComparison
@@ -80,6 +81,10 @@ class ApiClient:
     url: str
     key: str | None = None
     timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.key:  # it is sent to no other user's process on this machine
+            guard(self.url)
 
     def runs(self, **filters: Any) -> Iterator[RunSummary]:
         """Runs with their states, by default all, the newest first; also those that only Prefect knows so far.

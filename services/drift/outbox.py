@@ -33,10 +33,6 @@ TIMEOUT_S = 10.0  # of an attempt that takes one request
 _DELAYS = [timedelta(seconds=min(3600, 30 * 2**attempt)) for attempt in range(ATTEMPTS)]
 _POLL_S = 2.0
 _ERROR_CHARS = 300
-# These errors end an attempt, but not the thread, which has other alerts to send. ValueError comes from a figure that
-# JSON cannot express, from a response that is not as documented, and from a host name that is not valid in DNS (then it
-# is a UnicodeError). OSError comes from certificates that are not where the environment says.
-_FAILURES = (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError)
 
 
 class Target(Protocol):
@@ -47,8 +43,7 @@ class Target(Protocol):
         """The target's name in the store. An alert that has been delivered to a name is not sent to it again."""
 
     def send(self, alert: AlertRow) -> httpx.Response:
-        """Try once, and return the response, which is 2xx if the alert has arrived. Raises `httpx.HTTPError`,
-        `httpx.InvalidURL`, `ValueError`, `OSError`."""
+        """Try once, and return the response, which is 2xx if the alert has arrived. An error ends this attempt only."""
 
 
 @contextmanager
@@ -107,6 +102,6 @@ def _try(target: Target, alert: AlertRow) -> str | None:
     """Send an alert, and return why this failed; None if the response is 2xx."""
     try:
         response = target.send(alert)
-    except _FAILURES as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is, the other alerts are still to be sent)
         return without_secrets(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
     return None if response.is_success else f"HTTP {response.status_code}"

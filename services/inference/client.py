@@ -23,6 +23,7 @@ from core.types import FinishReason, Spent
 from services.inference import access
 from services.inference.engines.base import Prompt
 from services.inference.openai_api import ChatBatchResponse, ChatResponse
+from services.listeners import guard
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class InferenceClient:
         loop, in_progress = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
         thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
         thread.start()
-        http = asyncio.run_coroutine_threadsafe(_new_session(), loop).result()
+        http = asyncio.run_coroutine_threadsafe(_new_session(self.url), loop).result()
         try:
             request_size = asyncio.run_coroutine_threadsafe(self._request_size(http), loop).result()
             slots = self._slots(request_size)
@@ -116,7 +117,7 @@ class InferenceClient:
             loop.close()
 
     async def _generate_in_new_session(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
-        async with await _new_session() as http:
+        async with await _new_session(self.url) as http:
             request_size = await self._request_size(http)
             return await self._generate(http, prompts, checkpoint, request_size, self._slots(request_size))
 
@@ -257,18 +258,21 @@ async def _failure(response: aiohttp.ClientResponse) -> str:
     return f"HTTP {response.status}: {(await response.read())[:300].decode(errors='replace')}"
 
 
-def open_session(headers: Mapping[str, str]) -> aiohttp.ClientSession:
-    """An HTTP session that keeps its connections open between requests and does not limit their number or their time.
+def open_session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
+    """An HTTP session for `url` that keeps its connections open between requests and does not limit their number or
+    their time. A key in the headers is sent to no other user's process on this machine.
 
     Must be called within an event loop.
     """
+    if headers:
+        guard(url)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
 
-async def _new_session() -> aiohttp.ClientSession:
+async def _new_session(url: str) -> aiohttp.ClientSession:
     """A session for our own applications, with their key."""
-    return open_session(access.headers())
+    return open_session(url, access.headers())
 
 
 async def _cancel_all() -> None:

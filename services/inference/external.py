@@ -40,7 +40,7 @@ async def ask_each(
     down.
     """
     slots, waiting, first = asyncio.Semaphore(at_once), iter(items), list[R]()
-    async with open_session(_headers(service)) as http:
+    async with open_session(service.url, _headers(service)) as http:
         if breaker_of(service).admit():
             first = [await ask(http, item) for item in islice(waiting, 1)]
 

@@ -4,7 +4,15 @@ from threading import Event
 from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 
 from orchestrator import artifacts
 from orchestrator.stages.results import Figure, StageResult
@@ -40,25 +48,53 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
     ]
 
 
-def test_an_error_in_writing_is_raised_unless_the_run_itself_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), ObjectNotFound(Exception()), RuntimeError("no version"), OSError(28, "full")]
+)
+def test_no_error_in_writing_ends_a_run(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(*_: Any, **__: Any) -> None:
-        raise ValueError("a bug")
+        raise error
 
-    monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
-    monkeypatch.setattr(artifacts, "create_markdown_artifact", refuse)
+    for name in ("create_markdown_artifact", "create_progress_artifact", "_is_newest"):
+        monkeypatch.setattr(artifacts, name, refuse)
+    with artifacts.written():
+        progress = artifacts.StageProgress("run", 1, "evaluate")
+        progress.update(50.0)
+        progress.remove()
+        artifacts.stage_result("run", 1, "evaluate", RESULT, "")
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
-    def run(error: Exception | None) -> None:
-        with artifacts.written():
-            artifacts.stage_result("run", 1, "evaluate", RESULT, "")
-            if error is not None:
-                raise error
 
-    with pytest.raises(ValueError, match="a bug"):
-        run(None)
-    with pytest.raises(ValueError, match="of the run"):
-        run(ValueError("of the run"))
-    monkeypatch.setattr(artifacts, "create_markdown_artifact", lambda *_, **__: None)
-    run(None)  # the next run does not get the errors of the one before
+def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
+    prefect: SyncPrefectClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "deleted-1-evaluate-progress"
+    with artifacts.written():
+        progress = artifacts.StageProgress("deleted", 1, "evaluate")
+    filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=[key]))}
+    (shown,) = prefect.read_artifacts(**filters)
+    prefect.delete_artifact(shown.id)
+    with artifacts.written():
+        for percent in (10.0, 20.0, 30.0):
+            progress.update(percent)
+        progress.remove()
+        artifacts.stage_result("deleted", 1, "evaluate", RESULT, "")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=[key, "deleted-1-evaluate"]))}
+    assert [row.key for row in prefect.read_artifacts(**filters)] == ["deleted-1-evaluate"]
+
+
+def test_a_refused_password_does_not_end_the_run(prefect: SyncPrefectClient, caplog: pytest.LogCaptureFixture) -> None:
+    with artifacts.written():
+        progress = artifacts.StageProgress("refused", 1, "evaluate")
+    with temporary_settings({PREFECT_API_AUTH_STRING: "coevo:another"}), artifacts.written():
+        progress.update(50.0)
+        progress.remove()
+        artifacts.stage_result("refused", 1, "evaluate", RESULT, "")
+        artifacts.dashboard_link("refused", "http://127.0.0.1:8080")
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
 def test_a_run_goes_on_while_prefect_is_away_and_says_what_is_lost(
@@ -72,7 +108,7 @@ def test_a_run_goes_on_while_prefect_is_away_and_says_what_is_lost(
         progress = artifacts.StageProgress("away", 2, "evaluate")
         progress.update(50.0)
         artifacts.stage_result("away", 2, "evaluate", RESULT, "")
-    assert caplog.text.count("Prefect does not answer, so it does not show everything of this run") == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
 
 def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -50,8 +52,8 @@ def recorded(home: Home, url: str, pid: int) -> Services:
 def test_services_that_are_still_starting_are_waited_for(tmp_path: Path) -> None:
     _Starting.requests = 0
     with listening(_Starting) as url:
-        services = recorded(Home(tmp_path), url, os.getpid())
-        cluster.wait_until_ready(Home(tmp_path), services)
+        recorded(Home(tmp_path), url, os.getpid())
+        cluster.wait_until_ready(Home(tmp_path))
     assert _Starting.requests > 2
 
 
@@ -59,16 +61,16 @@ def test_a_port_that_is_taken_is_named_with_its_option_and_the_way_out(tmp_path:
     with listening(_Starting) as url:
         taken = int(url.rpartition(":")[2])
         with pytest.raises(StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"):
-            Ports(0, 0, 0, 0, taken).resolved()
+            Ports(0, 0, 0, taken).resolved()
 
 
 def test_services_that_never_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{free_port()}"
-    services = recorded(Home(tmp_path), silent, os.getpid())
+    recorded(Home(tmp_path), silent, os.getpid())
     problems = rf"ray: {silent} .*; prefect: {silent} does not answer; `coevo up` starts what has ended"
     with pytest.raises(NotUp, match=rf"^not ready after 0 s: {problems}"):
-        cluster.wait_until_ready(Home(tmp_path), services)
+        cluster.wait_until_ready(Home(tmp_path))
 
 
 def test_services_that_ended_are_not_there(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_a_service_that_ended_stays_recorded_when_it_cannot_be_started_again(
     def full(_home: Home, _services: Services | None) -> None:
         raise OSError(28, "No space left on device")
 
-    sleeping = [(name, ["sleep", "1000"], lambda: True) for name in ("ray", "prefect", "api")]
+    sleeping = [cluster._Command(name, ["sleep", "1000"], None, lambda: True) for name in ("ray", "prefect", "api")]
     monkeypatch.setattr(cluster, "_commands", lambda *_: sleeping)
     monkeypatch.setattr(cluster, "_spawn", watched)
     with monkeypatch.context() as patched:
@@ -144,6 +146,51 @@ def test_a_service_that_was_killed_is_started_again_beside_the_others(live: Live
     assert {name for name in pids if again[name] != pids[name]} == {"api"}
     assert (after.api_url, after.ray_token) == (before.api_url, before.ray_token)
     assert httpx.get(f"{after.api_url}/healthz", trust_env=False).status_code == 200
+
+
+STARTS_API = """
+import sys; from pathlib import Path; from orchestrator.installation import cluster
+from orchestrator.installation.home import Home; from orchestrator.installation.ports import Ports
+sys.stdin.read(1)
+cluster.up(Home(Path({home!r})), Ports(0, 0, 0, {port}), print, only={{"api"}})
+"""
+
+
+def test_two_starts_at_once_are_one(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ask the same port, so both would be content with one API, and one process would be known to nobody."""
+    del sqlite  # it is the home's
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    tmp_path.chmod(0o700)
+    home, port = Home(tmp_path), free_port()
+    program = STARTS_API.format(home=str(tmp_path), port=port)
+    with ExitStack() as started:
+        starts = [
+            started.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+            )
+            for _ in range(2)
+        ]
+        for start in starts:
+            assert start.stdin is not None
+            start.stdin.write("go")
+            start.stdin.flush()
+        printed = [start.communicate()[0] for start in starts]
+    try:
+        assert {start.returncode for start in starts} == {0}
+        assert sorted("up already: api" in text for text in printed) == [False, True]
+        assert cluster.running(home) == ["api"]
+        assert processes.listens(next(iter(home.services().processes)), port)
+    finally:
+        assert cluster.down(home) == ["api"]
+    assert not Ports(0, 0, 0, port).taken(), "a process is left that nothing knows"
+
+
+def test_a_start_has_new_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_commands", lambda *_: [])
+    services = [cluster.up(Home(tmp_path / "home"), ANY_FREE, lambda _line: None) for _ in range(2)]
+    assert len({secret for of_start in services for secret in (of_start.ray_token, of_start.prefect_auth)}) == 4
 
 
 def test_a_start_while_everything_is_up_prints_the_addresses(

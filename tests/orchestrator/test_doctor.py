@@ -31,7 +31,7 @@ from orchestrator.sizing.shapes import shape_of
 from storage.session import Store
 
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
-FREE = Ports(*(free_port() for _ in range(5)))
+FREE = Ports(*(free_port() for _ in range(4)))
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_a_used_port_is_named_with_the_process_that_has_it(home: Home) -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        result = check("ports", Subject(home, ports=Ports(0, 0, port, 0, 0)))
+        result = check("ports", Subject(home, ports=Ports(0, 0, port, 0)))
     assert_fault(result, rf"{port} \(--prefect-port\) by \S+ \(process {os.getpid()}\)", "coevo up --free-ports")
 
 

@@ -79,16 +79,21 @@ def test_ray_s_folder_is_in_a_private_one_and_its_name_is_short_enough_for_socke
 
 def test_a_secret_stays_the_same_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    first = home.secret("prefect")
-    assert len(bytes.fromhex(first)) == 32
-    assert first == Home(tmp_path).secret("prefect") != home.secret("api")
+    before = os.umask(0)
+    try:
+        first = home.secret("one")
+        assert len(bytes.fromhex(first)) == 32
+        assert first == Home(tmp_path).secret("one") != home.api_key
+    finally:
+        os.umask(before)
     assert mode(tmp_path / "secrets") == 0o700
-    assert sorted(path.name for path in (tmp_path / "secrets").iterdir()) == ["api", "prefect"]
+    files = sorted((tmp_path / "secrets").iterdir())
+    assert [(file.name, mode(file)) for file in files] == [("api", 0o600), ("one", 0o600)]
 
 
 def test_a_secret_that_is_being_made_is_not_read(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    secret = home.secret("prefect")
+    secret = home.secret("one")
     (tmp_path / "secrets" / "api.0123abcd").symlink_to("gone")  # as if it had vanished after it was listed
     assert home.secrets() == [secret]
 

@@ -1,0 +1,33 @@
+"""The process of a flow run: Prefect's own program, with the guard of `services.listeners`.
+
+Prefect's program sends the password before it imports the flow. So the guard must begin before it.
+"""
+
+from __future__ import annotations
+
+import runpy
+import shlex
+import sys
+from functools import partial
+
+from services.prefect_server import PrefectServer
+
+_PROGRAM = "prefect.engine"  # which `prefect.runner` starts
+
+
+def use_for_flow_runs() -> None:
+    """Have Prefect's runner in this process start flow runs with this module."""
+    from prefect.runner import runner
+
+    command = shlex.join([sys.executable, "-m", __name__])
+    vars(runner)["EngineCommandStarter"] = partial(runner.EngineCommandStarter, command=command)
+
+
+def main() -> None:
+    """Run the flow run that the environment names."""
+    PrefectServer.from_environment()
+    runpy.run_module(_PROGRAM, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Programs that attack coevo as another user of the machine. They are run by tests."""
