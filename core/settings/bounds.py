@@ -48,6 +48,29 @@ class Part(BaseModel):
             for name, value in values.items()
         }
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_table_keeps_its_other_defaults(cls, values: Any) -> Any:
+        """Give a table that names some of its settings the others as the table has them by default, which need not be
+        the defaults of its class."""
+        if not isinstance(values, Mapping):
+            return values
+        usual = {name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, Part)}
+        completed = {
+            name: {**_set_in(usual[name], value), **value}
+            for name, value in values.items()
+            if name in usual and isinstance(value, Mapping)
+        }
+        return {**values, **completed}
+
+
+def _set_in(usual: Part, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the default of a table sets, with its `type`; nothing if another type is given."""
+    settings = {name: getattr(usual, name) for name in usual.model_fields_set}
+    if (kind := getattr(usual, "type", None)) is not None:
+        settings["type"] = kind
+    return settings if given.get("type", kind) == kind else {}
+
 
 class _NoNumber:
     """A boolean that pydantic refuses as a number; errors show it as what it is."""

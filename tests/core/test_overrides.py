@@ -102,3 +102,12 @@ def test_several_tables_of_the_command_line_become_one() -> None:
     texts = ['dataset={"candidates": 320}', 'dataset={"sampling": {"max_tokens": 64}}', "dataset.votes=6"]
     expected = {"dataset.candidates": 320, "dataset.sampling.max_tokens": 64, "dataset.votes": 6}
     assert overrides_of(texts) == by_dotted_names(overrides_of(texts)) == expected
+
+
+@pytest.mark.parametrize("preset", ["demo", "rzero", "srt", "micro"])
+def test_a_setting_that_is_overridden_with_its_own_value_changes_nothing(preset: str) -> None:
+    """Also where the preset leaves out the table, whose defaults may differ from those of the same table elsewhere."""
+    path = RUNS / f"{preset}.toml"
+    config = load_config(path)
+    for name, value in flat(config.model_dump(mode="json")).items():
+        assert load_config(path, {name: value}) == config, name
