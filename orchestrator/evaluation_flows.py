@@ -35,7 +35,7 @@ def evaluate(
 
     Args:
         model: RUN:ITERATION, RUN:base, RUN:best, RUN:labelled/ITERATION, or a folder with a Hugging Face model.
-        benchmarks: Names in deploy/benchmarks, or paths of JSONL, Parquet or CSV files.
+        benchmarks: Names in deploy/benchmarks, or paths of files with questions.
         suite: Name of a suite in deploy/suites, which says what is asked and how.
         samples: Sampled answers to each question, beside a greedy one. 0: greedy only.
         temperature: Of the sampled answers.

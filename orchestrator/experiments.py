@@ -13,6 +13,7 @@ from core.settings.config import RunConfig
 from core.settings.experiments import Experiment
 from core.settings.parsing import load_config, validated
 from core.settings.toml_text import from_toml
+from core.settings.trees import by_dotted_names
 from core.suggestions import no_such
 from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import prepare, status_of
@@ -67,7 +68,8 @@ def planned(name: str, experiment: Experiment, seeds: int, overrides: Mapping[st
     for number in range(seeds):
         for position, (arm, arm_settings) in enumerate(arms):
             preset = arm_settings.preset or experiment.preset
-            settings = {**experiment.settings, **arm_settings.settings, **overrides}
+            given = (experiment.settings, arm_settings.settings, overrides)
+            settings = {name: value for tree in given for name, value in by_dotted_names(tree).items()}
             arm_of = f"experiment {name}, arm {arm}:"  # begins the error about a setting
             settings["seed"] = seed = load_config(preset_path(preset), settings, arm_of).seed + number
             row = ExperimentRun(f"{name}-{arm}-{number + 1}", name, arm, position, seed)

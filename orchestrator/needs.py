@@ -79,7 +79,7 @@ def prompt_needs(config: RunConfig) -> Iterator[Need]:
     """The files of the run's prompt sets."""
     for setting, prompts in zip(prompt_settings(config), config.prompt_sets, strict=True):
         if prompts.file not in TINY_BASES and prompts.file != "benchmark":
-            here = Path(prompts.file).is_file()
+            here = Path(prompts.file).exists()
             yield Need("prompts", setting, prompts.file, here, None if here else prompts_remedy(setting, prompts))
 
 

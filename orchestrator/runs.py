@@ -14,6 +14,7 @@ import httpx
 from core.faultpoints import faultpoint
 from core.settings.config import RunConfig
 from core.settings.parsing import read_preset
+from core.settings.trees import by_dotted_names
 from core.types import Flow, Stage
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
@@ -49,7 +50,7 @@ def prepare(
     """
     config = check_startable(store, run, preset, iterations, overrides, flow)
     if preset:
-        given = {**overrides, **length_of(iterations)}
+        given = {**by_dotted_names(overrides), **length_of(iterations)}
         _create(home, store, run, preset, config, RunOrigin(read_preset(preset_path(preset)), given))
     with store.write() as session:
         queries.runs.set_limits(session, run, config)

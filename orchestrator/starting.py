@@ -12,14 +12,8 @@ from typing import Any
 from core.errors import CoevoError
 from core.faults import Fault, listed
 from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import (
-    OVERRIDES,
-    ConfigError,
-    load_config,
-    load_despite_faults,
-    parse_config,
-    with_overrides,
-)
+from core.settings.parsing import OVERRIDES, ConfigError, load_config, load_despite_faults, parse_config
+from core.settings.trees import with_overrides
 from core.suggestions import no_such
 from core.types import Flow
 from orchestrator.installation.home import PRESETS
@@ -190,7 +184,7 @@ def _continued(
     with store.read() as session:
         stored = queries.runs.get_run(session, run).config
     try:
-        tree = with_overrides(stored, overrides, overrides_are)
+        tree = with_overrides(stored, overrides)
         config = parse_config(tree, f"run {run}", overrides, overrides_are)
     except ConfigError as error:
         return None, [*faults, *(error.faults or [Fault("run", str(error))])]

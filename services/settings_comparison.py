@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.settings.provenance import differing, flat
+from core.settings.provenance import differing
+from core.settings.trees import flat
 from services.comparison import NOT_COMPARED, config_of
 from services.configuration import as_json
 

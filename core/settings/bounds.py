@@ -7,9 +7,10 @@ questions would fail only after it has started, and would use up memory that oth
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]  # rows, steps and other counts
@@ -34,3 +35,60 @@ class Part(BaseModel):
     """A table of a preset's TOML."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, values: Any) -> Any:
+        """Keep pydantic from taking true and false for 1 and 0 where a setting is a number."""
+        if not isinstance(values, Mapping):
+            return values
+        fields = cls.model_fields
+        return {
+            name: _without_booleans(value) if name in fields and bool not in _kinds(fields[name].annotation) else value
+            for name, value in values.items()
+        }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_table_keeps_its_other_defaults(cls, values: Any) -> Any:
+        """Give a table that names some of its settings the others as the table has them by default, which need not be
+        the defaults of its class."""
+        if not isinstance(values, Mapping):
+            return values
+        usual = {name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, Part)}
+        completed = {
+            name: {**_set_in(usual[name], value), **value}
+            for name, value in values.items()
+            if name in usual and isinstance(value, Mapping)
+        }
+        return {**values, **completed}
+
+
+def _set_in(usual: Part, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the default of a table sets, with its `type`; nothing if another type is given."""
+    settings = {name: getattr(usual, name) for name in usual.model_fields_set}
+    if (kind := getattr(usual, "type", None)) is not None:
+        settings["type"] = kind
+    return settings if given.get("type", kind) == kind else {}
+
+
+class _NoNumber:
+    """A boolean that pydantic refuses as a number; errors show it as what it is."""
+
+    def __init__(self, value: bool) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return str(self._value).lower()
+
+
+def _without_booleans(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_booleans(part) for part in value]
+    return _NoNumber(value) if isinstance(value, bool) else value
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of: {int, None's type} of `Annotated[int, ...] | None`."""
+    parts = get_args(annotation)
+    return {annotation} if not parts or get_origin(annotation) is Literal else set().union(*map(_kinds, parts))

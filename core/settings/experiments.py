@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from core.settings.bounds import Part, Positive
 
 ArmName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.]{0,23}$")]
-Settings = dict[str, Any]  # by their dotted names, as with --set
+Settings = dict[str, Any]  # by their dotted names or in tables, as with --set
 
 
 class Arm(Part):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
 
@@ -21,6 +20,7 @@ from core.methods import METHODS, Method
 from core.settings.complaints import MOST, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.toml_text import from_toml
+from core.settings.trees import with_overrides
 from core.suggestions import no_such
 from core.validation import MAX_CHARS
 
@@ -41,15 +41,13 @@ class ConfigError(CoevoError):
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None, overrides_are: str = OVERRIDES) -> RunConfig:
-    """Read a TOML preset; `overrides` maps dotted names to values (`{"dataset.candidates": 320}`).
+    """Read a TOML preset; `overrides` has other values, by dotted names or in tables (`with_overrides`).
 
-    An error about an override calls it `overrides_are`, which is "--set" on the command line.
-
-    An override that changes a `type` removes the preset's other settings of that table, because they belong to another
-    variant. So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers.
+    So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers. An error about an override calls it
+    `overrides_are`, which is "--set" on the command line.
     """
     overrides = overrides or {}
-    tree = with_overrides(read_preset(path), overrides, overrides_are)
+    tree = with_overrides(read_preset(path), overrides)
     config = parse_config(tree, str(path), overrides, overrides_are)
     if unused := list(_unused(config)):
         _raise(unused, f"{path}: settings that this run would not use", overrides, overrides_are)
@@ -176,35 +174,6 @@ def parse_method(name: str, settings: Mapping[str, Any] | None = None, overrides
     except ValidationError as error:
         faults = faults_of(error, tree, METHODS[name])
         _raise(faults, f"method {name}: not a valid method", settings or {}, overrides_are, error)
-
-
-def with_overrides(
-    tree: Mapping[str, Any], overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
-) -> dict[str, Any]:
-    """A copy of a configuration with other values; `overrides` maps dotted names to them. Raises `ConfigError`."""
-    changed = deepcopy(dict(tree))
-    # Each `type` is set first, because the other overrides of its table are meant for the new variant.
-    for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".type")):
-        if (not_a_table := _set(changed, name, value)) is not None:
-            fault = Fault(name, f"{not_a_table} is a value, not a table", source=_typed(name, value, overrides_are))
-            raise ConfigError(str(fault), [fault])
-    return changed
-
-
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> str | None:
-    """Set the setting with a dotted name. A new `type` removes the other settings of its table.
-
-    Returns the name of the part that has no settings, if there is one, and None otherwise.
-    """
-    *parents, last = dotted.split(".")
-    for parent in parents:
-        tree = tree.setdefault(parent, {})
-        if not isinstance(tree, dict):
-            return parent
-    if last == "type" and tree.get("type") != value:
-        tree.clear()
-    tree[last] = value
-    return None
 
 
 def _typed(name: str, value: Any, overrides_are: str) -> str:

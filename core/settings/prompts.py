@@ -13,15 +13,16 @@ from core.types import TINY_BASES
 class Prompts(Part):
     """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
-    `file` is a JSONL or Parquet file; or a tiny base's name, "micro" or "micro-long", for questions like those that it
-    was trained on; or "benchmark" for the evaluation's own questions with their answers hidden (test-time training: SRT
-    4.2, TTRL). `labels` says which label comes with a question, for methods that do not vote anew: "given" is that of
-    the answer column, "offline" is the vote of the model that training starts from (SRT 5.2).
+    `file` is a file or a folder with questions (docs/your-own.md); or a tiny base's name, "micro" or "micro-long", for
+    questions like those that it was trained on; or "benchmark" for the evaluation's own questions with their answers
+    hidden (test-time training: SRT 4.2, TTRL). `labels` says which label comes with a question, for methods that do not
+    vote anew: "given" is that of the answer column, "offline" is the vote of the model that training starts from (SRT
+    5.2).
     """
 
     file: str
-    question: str = "problem"  # the name of a column
-    answer: str | None = None  # a column; the reward reads it only with labels = "given"
+    question: str = "problem"  # the name of a column, or of a part of one: "extra_info.question"
+    answer: str | None = None  # likewise; the reward reads it only with labels = "given"
     labels: Literal["none", "given", "offline"] = "none"
     limit: Positive | None = None  # use the first so many of a file; for a tiny base, draw so many
     easiest: float = Field(1.0, gt=0, le=1)  # train on this share, the easiest questions (SRT 5.3)

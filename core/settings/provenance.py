@@ -9,13 +9,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter
 
 from core.settings.config import RunConfig
-from core.settings.parsing import with_overrides
 from core.settings.toml_text import NONE
+from core.settings.trees import Tree, flat, with_overrides
 
 # "continued": it was changed when the run was continued. "unknown": it is neither the preset's value nor the default,
 # so it was an override that was not recorded, or the preset or the default was another one when the run was created.
 Source = Literal["override", "preset", "default", "continued", "unknown"]
-Tree = Mapping[str, Any]
 _AS_JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -33,14 +32,6 @@ class Setting:
     def differs(self) -> bool:
         """Whether the value is not the default."""
         return self.required or self.value != self.default
-
-
-def flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted names, in its order. An empty table has no name."""
-    settings: dict[str, Any] = {}
-    for name, value in tree.items():
-        settings |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return settings
 
 
 def differing(trees: Mapping[str, Tree], ignored: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
@@ -63,11 +54,11 @@ def differing(trees: Mapping[str, Tree], ignored: Sequence[str] = ()) -> dict[st
 def settings_of(config: RunConfig, preset: Tree | None, overrides: Tree, changeable: Sequence[str]) -> list[Setting]:
     """Every setting of a run, with its source.
 
-    `preset` is the preset's tree, or None if it is not known; `overrides` are by dotted names. The tables or settings
-    `changeable` may change when the run is continued.
+    `preset` is the preset's tree, or None if it is not known; `overrides` are as in `with_overrides`. The tables or
+    settings `changeable` may change when the run is continued.
     """
     values, defaults = flat(config.model_dump(mode="json")), flat(defaults_of(config))
-    given = flat(with_overrides(preset or {}, overrides))
+    overridden, given = flat(overrides), flat(with_overrides(preset or {}, overrides))
     # A preset writes "none" where the default is another value, since TOML has no null.
     given |= {name: None for name, value in given.items() if value == NONE and values.get(name, NONE) is None}
 
@@ -75,7 +66,7 @@ def settings_of(config: RunConfig, preset: Tree | None, overrides: Tree, changea
         if values[name] != given.get(name, defaults.get(name)):
             # Without a preset, nothing tells a changed limit from one of the preset.
             return "continued" if preset is not None and name.partition(".")[0] in changeable else "unknown"
-        if any(name == override or name.startswith(f"{override}.") for override in overrides):
+        if any(name == override or name.startswith(f"{override}.") for override in overridden):
             return "override"
         return "preset" if name in given else "default"
 

@@ -146,7 +146,7 @@ class Labelled(Part):
     `chained`, the next iteration goes on from the Solver that was trained on the data, which is not in the paper.
     """
 
-    file: str  # JSONL or Parquet, or "micro" or "micro-long"
+    file: str  # as in `Prompts`, or "micro" or "micro-long"
     question: str = "problem"  # names of columns
     answer: str = "answer"
     limit: Positive | None = None

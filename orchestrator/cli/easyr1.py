@@ -164,7 +164,7 @@ def _unknown(config: RunConfig) -> Iterator[str]:
         yield "what this preset's Challenger will ask is not known yet"
         return
     prompts = config.prompts
-    if prompts.file not in ("benchmark", *TINY_BASES) and not Path(prompts.file).is_file():
+    if prompts.file not in ("benchmark", *TINY_BASES) and not Path(prompts.file).exists():
         yield f"{prompts.file} is not on this machine"
     for benchmark in evaluated_in(config):
         if not is_here(benchmark):

@@ -31,7 +31,7 @@ def evaluate(
     ],
     benchmarks: Annotated[
         list[str] | None,
-        typer.Argument(help="Names in deploy/benchmarks, or paths of JSONL, Parquet or CSV files.", show_default=False),
+        typer.Argument(help="Names in deploy/benchmarks, or paths of files with questions.", show_default=False),
     ] = None,
     suite: Annotated[
         str | None,

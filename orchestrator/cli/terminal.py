@@ -21,6 +21,7 @@ from core.files import replacing
 from core.logs import Format
 from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
+from core.settings.trees import by_dotted_names
 from core.unicode import from_json, without_commands
 from orchestrator.installation.home import PRESETS, home
 
@@ -169,8 +170,8 @@ def written(file: Path) -> Iterator[Path]:
 
 
 def overrides_of(texts: Iterable[str] | None) -> dict[str, Any]:
-    """The settings of several `--set` options. Raises `ConfigError`."""
-    return dict(map(setting, texts or []))
+    """The settings of several `--set` options, by their dotted names. Raises `ConfigError`."""
+    return {name: value for text in texts or [] for name, value in by_dotted_names(dict([setting(text)])).items()}
 
 
 def setting(text: str) -> tuple[str, Any]:

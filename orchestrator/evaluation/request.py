@@ -21,7 +21,7 @@ from orchestrator.evaluation.manifest import begin, key_of
 from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_suite
-from orchestrator.question_sets.rows import SUFFIXES
+from orchestrator.question_sets.rows import is_path
 from orchestrator.stages.context import Progress
 from services.evaluations import EvaluationFigures, figures_of
 from services.run_reasons import turn_note
@@ -128,7 +128,7 @@ def _refuse_removed(session: Session, model: Model) -> None:
 def _benchmarks(request: EvaluationRequest) -> Sequence[LoadedBenchmark]:
     own = Benchmark(title="", source="", columns=request.columns)
     names = [*request.benchmarks, *(read_suite(request.suite).benchmarks if request.suite is not None else ())]
-    return [load(name, own if name.endswith(SUFFIXES) else None, request.limit) for name in dict.fromkeys(names)]
+    return [load(name, own if is_path(name) else None, request.limit) for name in dict.fromkeys(names)]
 
 
 def _is_finished(store: Store, key: str) -> bool:

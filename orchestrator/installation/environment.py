@@ -13,6 +13,7 @@ def environment(home: Home, services: Services) -> dict[str, str]:
     """The environment variables of every process that belongs to these services."""
     return {
         **os.environ,
+        **_database_of_prefect(home),
         "COEVO_HOME": str(home.path),
         "PREFECT_HOME": str(home.prefect),
         "PREFECT_API_URL": f"{services.prefect_url}/api",
@@ -44,6 +45,14 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         **({"PREFECT_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
         **({} if os.environ.get("COEVO_RAY_ADDRESS") else _closed_to_others(home, services)),
     }
+
+
+def _database_of_prefect(home: Home) -> dict[str, str]:
+    """Prefect makes an address of its home as it is, which leads elsewhere if the path has a ? or a %."""
+    if any("_DATABASE_" in name for name in os.environ if name.startswith("PREFECT_")):
+        return {}
+    plain = f"sqlite+aiosqlite:///{home.prefect}/prefect.db"
+    return {} if plain == home.prefect_database else {"PREFECT_API_DATABASE_CONNECTION_URL": home.prefect_database}
 
 
 def _closed_to_others(home: Home, services: Services) -> dict[str, str]:

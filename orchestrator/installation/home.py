@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sqlalchemy import URL
+
 from core.errors import CoevoError
 from core.files import replacing
 from services.listeners import guard
@@ -133,8 +135,8 @@ class Home:
 
     @property
     def database(self) -> str:
-        """`$COEVO_DATABASE`, or an SQLite file."""
-        return os.environ.get("COEVO_DATABASE") or f"sqlite:///{self.path / 'coevo.db'}"
+        """`$COEVO_DATABASE`, or the address of an SQLite file."""
+        return os.environ.get("COEVO_DATABASE") or _sqlite("sqlite", self.path / "coevo.db")
 
     @property
     def checkpoints(self) -> Path:
@@ -163,6 +165,11 @@ class Home:
     @property
     def prefect(self) -> Path:
         return self.path / "prefect"
+
+    @property
+    def prefect_database(self) -> str:
+        """The address of the file in which Prefect keeps its database, unless it is told of another one."""
+        return _sqlite("sqlite+aiosqlite", self.prefect / "prefect.db")
 
     @property
     def reports(self) -> Path:
@@ -263,6 +270,11 @@ class Home:
     def save_last_ports(self, ports: Mapping[str, int]) -> None:
         """Record the ports for the next `coevo up`."""
         _write(self._last_ports, ports)
+
+
+def _sqlite(driver: str, file: Path) -> str:
+    """A path may have characters that mean something else in a URL, such as ? and %."""
+    return URL.create(driver, database=str(file)).render_as_string()
 
 
 def _write(file: Path, value: Mapping[str, object]) -> None:

@@ -26,7 +26,8 @@ from core.suggestions import no_such
 from core.types import BenchmarkItem
 from orchestrator.installation.home import BENCHMARKS, SUITES, home, make_private
 from orchestrator.question_sets import hub
-from orchestrator.question_sets.rows import SUFFIXES, columns_in, read_rows
+from orchestrator.question_sets.columns import answer_of, optional, question_of, required, text_of, value_of
+from orchestrator.question_sets.rows import SUFFIXES, is_path, read_rows
 from trainers.micro.bases import BASES
 from trainers.micro.world import make_benchmark
 
@@ -74,7 +75,7 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
 
     `name` is also "micro" or "micro-long" for the benchmark of a tiny base, or "micro-validation" or
     "micro-long-validation" for 50 other questions of each level, which are generated and always the same. Else it is
-    the path of a JSONL, Parquet or CSV file, whose columns `definition` names; or the path of a TOML file with a
+    the path of a file or a folder (`rows`), whose columns `definition` names; or the path of a TOML file with a
     definition, beside the file with the questions. With a `limit`, only a sample of so many questions is used.
     """
     if definition is None or name in _VALIDATION:
@@ -114,7 +115,7 @@ def definition_of(name: str) -> Benchmark:
         return Benchmark(title=f"tiny world: {_TINY_WORLD[name]}", source="trainers/micro")
     if name == OWN_PROMPTS:
         return Benchmark(title="a share of the run's own prompts", source="the run's prompt set")
-    if name.endswith(SUFFIXES):
+    if is_path(name):
         return Benchmark(title=Path(name).stem, source=name)
     path = Path(name) if name.endswith(".toml") else BENCHMARKS / f"{name}.toml"
     if not path.is_file():
@@ -189,7 +190,7 @@ def _parsed(kind: type[Definition], path: Path, what: str) -> Definition:
 
 def expected_file(name: str) -> Path:
     """Where the questions of a benchmark are expected: the file itself if its path is given, else one in JSONL."""
-    return Path(name) if name.endswith(SUFFIXES) else Path(f"{_stem(name)}.jsonl")
+    return Path(name) if is_path(name) else Path(f"{_stem(name)}.jsonl")
 
 
 def benchmark_folder() -> Path:
@@ -199,12 +200,12 @@ def benchmark_folder() -> Path:
 
 def _file(name: str, definition: Benchmark) -> Path:
     """The file with a benchmark's questions: a given one, one in the folder of benchmarks, or one from the hub."""
-    return Path(name) if name.endswith(SUFFIXES) else _local_file(name) or _from_hub(name, _stem(name), definition)
+    return Path(name) if is_path(name) else _local_file(name) or _from_hub(name, _stem(name), definition)
 
 
 def _local_file(name: str) -> Path | None:
-    candidates = [Path(name)] if name.endswith(SUFFIXES) else [Path(f"{_stem(name)}{suffix}") for suffix in SUFFIXES]
-    return next((path for path in candidates if path.is_file()), None)
+    candidates = [Path(name)] if is_path(name) else [Path(f"{_stem(name)}{suffix}") for suffix in SUFFIXES]
+    return next((path for path in candidates if path.exists()), None)
 
 
 def _stem(name: str) -> Path:
@@ -243,12 +244,10 @@ def _item(definition: Benchmark, path: Path, number: int, position: str, row: An
     columns = definition.columns
     if not isinstance(row, dict):
         raise BenchmarkError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
-    key = _text(row, columns.id, position) or f"{path.stem}/{number:05d}"
-    question = _required(row, columns.question, position)
+    key = _label(row, columns.id, position) or f"{path.stem}/{number:05d}"
+    question = required(question_of, row, columns.question, position, BenchmarkError)
     if columns.options is None:
-        answer = _required(row, columns.answer, position)
-        if definition.answer_after is not None:
-            answer = answer.rpartition(definition.answer_after)[2].strip()
+        answer = _answer(definition.answer_after, row, columns.answer, position)
     else:
         options, answer = _options(columns, columns.options, row, key, position)
         lines = (
@@ -258,7 +257,7 @@ def _item(definition: Benchmark, path: Path, number: int, position: str, row: An
         question += definition.before_options + "\n".join(lines)
     if (true := cleaned(definition.answers, answer)) is None:
         raise BenchmarkError(f"{position}: column {columns.answer!r}: expected an answer, got {answer[:80]!r}")
-    level, subject = _text(row, columns.level, position), _text(row, columns.subject, position)
+    level, subject = _label(row, columns.level, position), _label(row, columns.subject, position)
     return BenchmarkItem(key, question, true, level, subject)
 
 
@@ -270,7 +269,7 @@ def _options(
         texts = [_required(row, name, position) for name in options]
         order = random.Random(seed_for(0, "options", key)).sample(range(len(texts)), len(texts))
         return [texts[i] for i in order], _LETTERS[order.index(0)]
-    values, answer = row.get(options), _required(row, columns.answer, position)
+    values, answer = value_of(row, options), _required(row, columns.answer, position)
     if not isinstance(values, list) or not 2 <= len(values) <= len(_LETTERS):
         raise BenchmarkError(f"{position}: column {options!r}: expected a list of options, got {str(values)[:80]!r}")
     letter = cleaned("choice", answer)
@@ -283,21 +282,24 @@ def _options(
 
 
 def _required(row: Mapping[str, Any], column: str, position: str) -> str:
-    text = _text(row, column, position)
-    if text is None:
-        raise BenchmarkError(
-            f"{position}: column {column!r}: expected a text or a number, got none; the columns are {columns_in(row)}"
-        )
-    return text
+    return required(text_of, row, column, position, BenchmarkError)
 
 
-def _text(row: Mapping[str, Any], column: str, position: str) -> str | None:
-    """A column's text; None if it is missing or blank. Of a list, as OlympiadBench has for answers, the first."""
-    value = row.get(column)
-    if isinstance(value, list) and len(value) >= 1:
-        value = value[0]
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BenchmarkError(f"{position}: column {column!r}: expected a text or a number, got {str(value)[:80]!r}")
-    return str(value) if str(value).strip() else None
+def _label(row: Mapping[str, Any], column: str, position: str) -> str | None:
+    """An id, a level or a subject; the first if there is a list of them."""
+
+    def first(value: Any) -> str | None:
+        return text_of(value[0] if isinstance(value, list) and value else value)
+
+    return optional(first, row, column, position, BenchmarkError)
+
+
+def _answer(mark: str | None, row: Mapping[str, Any], column: str, position: str) -> str:
+    """The true answer, or what is behind the last `mark` in each text."""
+
+    def behind(value: Any) -> Any:
+        if isinstance(value, list):
+            return [behind(part) for part in value]
+        return value.rpartition(mark)[2].strip() if mark is not None and isinstance(value, str) else value
+
+    return required(lambda value: answer_of(behind(value)), row, column, position, BenchmarkError)

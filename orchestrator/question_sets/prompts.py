@@ -1,4 +1,4 @@
-"""Given prompt sets: a JSONL or Parquet file, questions of the tiny world, or the benchmark's with labels hidden."""
+"""Given prompt sets: a file (`rows`), questions of the tiny world, or the benchmark's with labels hidden."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from core.seeds import seed_for
 from core.settings.config import RunConfig
 from core.settings.prompts import Prompts
 from orchestrator.question_sets.benchmarks import load_benchmark
-from orchestrator.question_sets.rows import columns_in, read_rows
+from orchestrator.question_sets.columns import answer_of, question_of, required
+from orchestrator.question_sets.rows import read_rows
 from trainers.micro.bases import BASES
 from trainers.micro.world import make_problem
 
@@ -66,17 +67,8 @@ def _tiny_world_prompts(config: RunConfig, base: str, count: int) -> list[GivenP
 def _prompt(prompts: Prompts, position: str, row: Any, max_chars: int) -> GivenPrompt:
     if not isinstance(row, dict):
         raise PromptsError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
-    text = row.get(prompts.question)
-    if not isinstance(text, str):
-        raise PromptsError(
-            f"{position}: column {prompts.question!r}: expected a text, got {str(text)[:80]!r}; the columns are "
-            f"{columns_in(row)}"
-        )
+    text = required(question_of, row, prompts.question, position, PromptsError)
     if (problem := refuse_question(text, max_chars)) is not None:
         raise PromptsError(f"{position}: column {prompts.question!r}: {problem}")
-    if prompts.answer is None:
-        return GivenPrompt(text, None)
-    answer = row.get(prompts.answer)
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
-        raise PromptsError(f"{position}: column {prompts.answer!r}: expected an answer, got {str(answer)[:80]!r}")
-    return GivenPrompt(text, str(answer))
+    answer = required(answer_of, row, prompts.answer, position, PromptsError) if prompts.answer is not None else None
+    return GivenPrompt(text, answer)

@@ -169,7 +169,10 @@ TARGETS: dict[str, Callable[[Resources], Target]] = {
         {"content": inputs.changed_toml(_other_toml())}, _in_file(shared.folder / "other.toml", checks.other_toml)
     ),
     "files of questions": lambda shared: Target(
-        {"content": _files_of_questions(), "suffix": st.sampled_from((".jsonl", ".csv", ".parquet"))},
+        {
+            "content": _files_of_questions(),
+            "suffix": st.sampled_from((".jsonl", ".json", ".jsonl.gz", ".csv", ".parquet", ".arrow")),
+        },
         lambda content, suffix: _in_file(shared.folder / f"rows{suffix}", checks.rows)(content),
     ),
     "run logs": lambda _: Target({"lines": st.lists(inputs.text(_EVENT, "{", "}"), max_size=4)}, checks.log_lines),

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.installation import cluster
-from orchestrator.installation.home import Home, NotPrivate, make_private
+from orchestrator.installation.environment import environment
+from orchestrator.installation.home import Home, NotPrivate, Services, make_private
 from orchestrator.installation.ports import ANY_FREE
 
 
@@ -111,3 +113,20 @@ def test_processes_that_make_a_secret_at_once_get_the_same_one(tmp_path: Path) -
         process.stdin.write("go")
         process.stdin.flush()
     assert len({process.communicate()[0] for process in processes}) == 1
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "e%41f", "a#b", "a b", "ü", "a&mode=memory", "a;b@c:d"])
+def test_the_databases_are_in_the_home_whatever_characters_its_path_has(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path / name))
+    result = CliRunner().invoke(app, ["migrate"])
+    assert result.exit_code == 0, result.stderr
+    home = Home(tmp_path / name)
+    assert (home.path / "coevo.db").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert make_url(home.prefect_database).database == str(home.prefect / "prefect.db")
+    services = Services("", "", "", "http://127.0.0.1:1", "", {})
+    prefect = environment(home, services).get("PREFECT_API_DATABASE_CONNECTION_URL")
+    assert make_url(prefect or f"sqlite+aiosqlite:///{home.prefect}/prefect.db") == make_url(home.prefect_database)

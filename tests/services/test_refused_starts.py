@@ -40,11 +40,14 @@ def name() -> str:
             {"overrides": {"dataset.candidates": 0}},
             "body.overrides.dataset.candidates: expected more than 0, got 0",
         ),
-        ({"overrides": {"seed.x": 1}}, "body.overrides.seed.x: seed is a value, not a table"),
-        (
-            {"overrides": {"dataset": {"votes": 3}}},
-            "body.overrides.dataset: expected true or false, a whole number, a number, a text or a list, got {'votes'",
-        ),
+        ({"overrides": {"seed.x": 1}}, "body.overrides.seed.x: expected a whole number, got {"),
+        ({"overrides": {"dataset": {"votes": 0}}}, "body.overrides.dataset.votes: expected more than 0, got 0"),
+        ({"overrides": {"dataset": {"votes": "/etc"}}}, "body.overrides.dataset.votes: expected a whole number"),
+        ({"overrides": {"trainer": {"python": "/bin/sh"}}}, "body.overrides.trainer.python: "),
+        ({"overrides": {"base_model": ""}}, "body.overrides.base_model: expected a number or a word"),
+        ({"overrides": {"dataset.votes": True}}, "body.overrides.dataset.votes: expected a whole number, got true"),
+        ({"overrides": {"dataset.votes": None}}, "body.overrides.dataset.votes: expected a whole number, got none"),
+        ({"overrides": {"dataset": None}}, "body.overrides.dataset: expected a table of names and values, got none"),
         # Files, programs and addresses on the server are refused.
         ({"overrides": {"base_model": "/models/other"}}, "body.overrides.base_model: expected a number or a word"),
         ({"overrides": {"evaluation.benchmark": "/etc/passwd"}}, "body.overrides.evaluation.benchmark: expected"),
@@ -63,6 +66,7 @@ def name() -> str:
         ({"overrides": {"solver.signals.embedder.url": "http://x/v1"}}, "body.overrides.solver.signals.embedder.url"),
         # Prefect would fill this in from its own templates and variables.
         ({"overrides": {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}}, "body.overrides.__prefect_kind"),
+        ({"overrides": {"dataset": {"__prefect_kind": "jinja"}}}, "body.overrides.dataset"),
     ],
 )
 def test_a_request_that_cannot_be_started_is_refused_with_its_field(

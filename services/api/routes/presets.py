@@ -11,11 +11,13 @@ from typing import Annotated, Any, get_args
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.evaluation import Suite
 from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults
+from core.settings.trees import by_dotted_names
 from core.suggestions import no_such
 from core.types import TINY_BASES
 from services.api.problems import invalid
@@ -25,9 +27,10 @@ _HARMLESS = "a number or a word that settings choose among, or a benchmark's or 
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Word = Annotated[str, Field(max_length=100)]
-Override = bool | _Whole | _Number | _Word | Annotated[list[_Number], Field(max_length=100)]
+_Value = bool | _Whole | _Number | _Word | Annotated[list[_Number], Field(max_length=100)] | None
 # No leading underscore, because Prefect fills in a parameter named `__prefect_kind` from its templates and variables.
 Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}$", max_length=100)]
+Override = TypeAliasType("Override", "_Value | dict[Setting, Override]")  # a table has overrides of its own
 
 
 # Takes a preset's name and says what it needs and costs. Raises `CoevoError` if that cannot be computed.
@@ -88,14 +91,15 @@ def configured(
     if path is None:
         raise invalid("preset", f"{preset}: {no_such('preset', sorted(presets), preset)}")
     length = {"iterations": iterations} if iterations else {}
+    settings = by_dotted_names(overrides)
     try:
-        config, faults = load_despite_faults(path, {**overrides, **length})
+        config, faults = load_despite_faults(path, {**settings, **length})
     except ConfigError as error:
         raise invalid("preset", str(error).replace(str(path), preset)) from error
     wrong = {fault.setting for fault in faults}
     faults += [
         Fault(name, f"{value!a}", _HARMLESS, source=OVERRIDES)
-        for name, value in overrides.items()
+        for name, value in settings.items()
         if isinstance(value, str) and value not in _words() | names and name not in wrong
     ]
     if config is None or faults:
@@ -122,4 +126,4 @@ def _words() -> frozenset[str]:
             nodes += node.values()
         elif isinstance(node, list):
             nodes += node
-    return frozenset(words)
+    return frozenset(words - {""})  # an empty path is the working folder

@@ -13,7 +13,8 @@ from core.errors import CoevoError
 from core.settings.bounds import Iterations
 from core.settings.config import RunConfig
 from core.settings.costs import Budget
-from core.settings.parsing import comment_of, parse_config, with_overrides
+from core.settings.parsing import comment_of, parse_config
+from core.settings.trees import by_dotted_names, with_overrides
 from core.types import Flow
 from services.api import run_views
 from services.api.access.origins import same_site
@@ -52,8 +53,8 @@ class RunRequest(_Body):
         default={},
         max_length=100,
         examples=[{"dataset.candidates": 320}],
-        description="Settings by their dotted names. A text must be one of the words that settings choose among, or "
-        "the name of a benchmark or a suite of the server.",
+        description="Settings by their dotted names, or in tables. A text must be one of the words that settings "
+        "choose among, or the name of a benchmark or a suite of the server.",
     )
     flow: Flow | None = Field(None, description="By default that of the preset.")
 
@@ -132,7 +133,7 @@ def create_run(
         check(config, new)
     except CoevoError as error:
         raise invalid("preset", str(error)) from error
-    settings = {"preset": body.preset, "iterations": body.iterations or 0, "overrides": body.overrides}
+    settings = {"preset": body.preset, "iterations": body.iterations or 0, "overrides": by_dotted_names(body.overrides)}
     return _start(store, prefect, flow, body.name, settings)
 
 

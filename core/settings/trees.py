@@ -1,0 +1,66 @@
+"""Trees of settings, as TOML and JSON have them, and the settings in them by their dotted names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+Tree = Mapping[str, Any]
+
+
+def flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
+    """A tree of settings by dotted names, in its order. An empty table has no name."""
+    return {name: value for name, value in by_dotted_names(tree, prefix).items() if value != {}}
+
+
+def by_dotted_names(overrides: Tree, prefix: str = "") -> dict[str, Any]:
+    """Overrides by the dotted names of single settings, whether they are given so or in tables.
+
+    `{"dataset": {"candidates": 320}}` is `{"dataset.candidates": 320}`. An empty table stays as it is, because it may
+    stand for a table with its defaults. Of a setting that is given twice, the later value counts.
+    """
+    settings: dict[str, Any] = {}
+    for name, value in overrides.items():
+        inside = isinstance(value, Mapping) and len(value) > 0
+        settings |= by_dotted_names(value, f"{prefix}{name}.") if inside else {f"{prefix}{name}": value}
+    return settings
+
+
+def with_overrides(tree: Tree, overrides: Tree) -> dict[str, Any]:
+    """A copy of a tree of settings with other values. What the overrides do not name stays as it is.
+
+    An override is a dotted name or a table, `{"dataset.candidates": 320}` or `{"dataset": {"candidates": 320}}`. A new
+    `type` removes the other settings of its table, because they belong to another variant.
+    """
+    changed = deepcopy(dict(tree))
+    for name, value in sorted(by_dotted_names(overrides).items(), key=_order):
+        _set(changed, name, deepcopy(value))
+    return changed
+
+
+def _order(override: tuple[str, Any]) -> tuple[bool, int]:
+    """Each `type` comes before the settings that are meant for it, and an outer type before one inside its table. A
+    value in the place of a whole table comes last, so that it is not lost but refused."""
+    depth, is_type = override[0].count("."), override[0].endswith(".type")
+    return not is_type, depth if is_type else -depth
+
+
+def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        tree = _table(tree, parent)
+    if value == {}:
+        _table(tree, last)
+        return
+    if last == "type" and tree.get("type") != value:
+        tree.clear()
+    tree[last] = value
+
+
+def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    """The table of this name, which is made if there is none, or a value such as "none" in its place."""
+    if not isinstance(tree.get(name), dict):
+        tree[name] = {}
+    table: dict[str, Any] = tree[name]
+    return table
