@@ -52,8 +52,8 @@ _WRITE = "coevo_write"
 class Store:
     """A database whose tables have the expected version. Threads may share a store; each process opens its own.
 
-    Its connections are closed when nothing refers to the store any more. An engine alone is part of a cycle, so it would
-    keep its connections until Python looks for cycles.
+    Its connections are closed when nothing refers to the store any more. An engine alone is part of a cycle, so it
+    would keep its connections until Python looks for cycles.
     """
 
     def __init__(self, engine: Engine, address: str) -> None:

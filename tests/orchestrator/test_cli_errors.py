@@ -18,7 +18,6 @@ from orchestrator.cli import app
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import owner
 from orchestrator.runs import prepare
 from storage import queries
 from storage.session import open_store
