@@ -112,7 +112,7 @@ def as_svg(chart: Axes, name: str, description: str) -> str:
     )
 
 
-def as_file(chart: Axes, suffix: str = "png") -> bytes:
+def as_file(chart: Axes, suffix: str = "png", dpi: int = 150) -> bytes:
     """The chart as a file of this kind, with a white ground, since it may be shown on a dark page or printed.
 
     The same chart gives the same bytes.
@@ -122,7 +122,7 @@ def as_file(chart: Axes, suffix: str = "png") -> bytes:
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
     style = {**_STYLE, "svg.fonttype": "path", "svg.hashsalt": "coevo", "pdf.fonttype": 42}  # 42 embeds the font
     with mpl.rc_context(style):
-        figure.savefig(target, format=suffix, dpi=200, facecolor="white", metadata=date)
+        figure.savefig(target, format=suffix, dpi=dpi, facecolor="white", metadata=date)
     return target.getvalue()
 
 

@@ -55,7 +55,7 @@ def picture_of(panels: Sequence[Panel], suffix: str = "png", columns: int | None
     for chart, panel in zip(charts, panels, strict=True):
         _draw(chart, panel, names)
     legend(charts[0], max(2, min(len(names), round(columns * width / 2.2))))
-    return as_file(charts[0], suffix)
+    return as_file(charts[0], suffix, dpi=200)
 
 
 def arm_panel(comparison: Comparison, score: str) -> Panel:
