@@ -7,8 +7,8 @@ transaction of that write. A stage that is done never runs again; an interrupted
 from __future__ import annotations
 
 import os
-import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -31,11 +31,12 @@ Result = Mapping[str, Any]
 LastWrite = Callable[[Session], Result]  # writes the stage's last rows and returns the stage's result
 
 LEASE_S = 60.0
+_POLL_S = 0.5
 
 
 def owner() -> str:
-    """The name of this process, HOST:PID:START, from which others can tell whether it is alive."""
-    return f"{socket.gethostname()}:{os.getpid()}:{processes.started(os.getpid()):.0f}"
+    """The name of this process, HOST@SPACE:PID:START, from which others can tell whether it is alive."""
+    return f"{processes.space()}:{os.getpid()}:{processes.started(os.getpid()):.0f}"
 
 
 @contextmanager
@@ -69,15 +70,15 @@ def refuse_held(store: Store, run: str) -> None:
 
 
 def other_holder(store: Store, run: str) -> RunLease | None:
-    """The lease of another live process on the run; None if there is none. A dead process of this machine loses its
-    leases."""
+    """The lease of another live process on the run; None if there is none. A process that is known to be dead loses
+    its leases."""
     with store.write() as session:
         holder = _live_holder(session, run)
     return None if holder is None or holder.owner == owner() else holder
 
 
 def release_dead(store: Store) -> None:
-    """End the leases of the processes of this machine that have died, so that every view of runs knows it at once."""
+    """End the leases of the processes that are known to be dead, so that every view of runs knows it at once."""
     with store.read() as session:
         dead = [lease.run for lease in queries.run_leases.leases(session).values() if not is_alive(lease.owner)]
     for run in dead:
@@ -94,7 +95,7 @@ def _live_holder(session: Session, run: str) -> RunLease | None:
     holder = queries.run_leases.run_holder(session, run)
     if holder is None or is_alive(holder.owner):
         return holder
-    # It was killed on this machine, so there is no need to wait until its leases expire.
+    # It was killed here, so there is no need to wait until its leases expire.
     queries.ledger.release_leases(session, run=run, owner=holder.owner)
     return None
 
@@ -171,15 +172,35 @@ def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> Sta
             row = queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage)
             if row is None or is_alive(row.owner):
                 raise
-            # The owner was killed on this machine, so there is no need to wait until the lease expires.
+            # The owner was killed here, so there is no need to wait until the lease expires.
             queries.ledger.release_leases(session, run=run, owner=row.owner)
             return claim(session)
 
 
 def is_alive(name: str) -> bool:
-    """False only if the process `name` was on this machine and has ended. `name` is of the form of `owner`."""
-    host, pid, started = name.rsplit(":", 2)
-    return host != socket.gethostname() or processes.is_running(int(pid), float(started))
+    """False only if this process would see the process `name`, and it has ended. `name` is of the form of `owner`.
+
+    A process of another machine or of another PID namespace cannot be seen. It may live, so only its lease decides.
+    """
+    space, pid, started = name.rsplit(":", 2)
+    return space != processes.space() or processes.is_running(int(pid), float(started))
+
+
+def outlived(store: Store, run: str, name: str) -> bool:
+    """Wait until the process `name` renews its lease on the run or loses it, and return whether it has lost it.
+
+    This tells whether a process lives that cannot be seen from here. It takes `LEASE_S` seconds at most.
+    """
+    first = None
+    while True:
+        with store.read() as session:
+            holder = queries.run_leases.run_holder(session, run)
+        if holder is None or holder.owner != name:
+            return True
+        if first is not None and holder.expires > first:
+            return False
+        first = holder.expires
+        time.sleep(_POLL_S)
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class Comparison:
 
     `questions` is the number of questions that all runs have answered. Differences are over these; if there are none,
     because the benchmark's file has changed, there are no differences. `remarks` are sentences that say what the
-    intervals of the differences cover.
+    intervals of the differences cover, and which arms are left out and why.
     """
 
     benchmark: str
@@ -99,8 +99,9 @@ _ROLES: tuple[CheckpointRole, ...] = ("solver", "labelled")  # that are compared
 def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) -> Comparison:
     """Compare arms, each given as its runs in the order of their seeds.
 
-    Runs that have not been evaluated yet are left out, and so are arms without any other. Raises `NotThere`, and
-    `StoreError` if they cannot be compared.
+    Runs that have not been evaluated yet are left out, and so are arms without any other, and arms whose runs have been
+    evaluated after different iterations only. The remarks name these arms. Raises `NotThere`, and `StoreError` if they
+    cannot be compared.
     """
     configs = {run: config_of(session, run) for runs in arms.values() for run in runs}
     benchmarks = {config["evaluation"]["benchmark"] for config in configs.values()}
@@ -109,9 +110,15 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     benchmark = benchmarks.pop()
     counted = {arm: counted_runs(session, runs) for arm, runs in arms.items()}
     results = _by_arm(counted, {run: _results(session, run, benchmark) for runs in counted.values() for run in runs})
-    if baseline not in results:
-        raise StoreError(f"baseline {baseline}: expected a run that has been evaluated on {benchmark}, got none")
-    last = {arm: max(set.intersection(*map(set, of_runs.values()))) for arm, of_runs in results.items()}
+    common = {arm: set.intersection(*map(set, of_runs.values())) for arm, of_runs in results.items()}
+    left_out = {arm: f"none of its runs has been evaluated on {benchmark} yet" for arm in arms if arm not in results}
+    for arm, iterations in common.items():
+        if not iterations:
+            del results[arm]
+            left_out[arm] = f"its runs have been evaluated on {benchmark}, but after no iteration in common"
+    if baseline in left_out:
+        raise StoreError(f"baseline {baseline}: it cannot be compared, since {left_out[baseline]}")
+    last = {arm: max(common[arm]) for arm in results}
     final = {
         arm: {arms[_loop(arm)].index(run): of_run[last[arm]] for run, of_run in of_runs.items()}
         for arm, of_runs in results.items()
@@ -142,7 +149,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
             )
             for arm, of_runs in results.items()
         ],
-        [*remarks(baseline, seeds)],
+        [*remarks(baseline, seeds), *(f"{arm}: left out, since {reason}." for arm, reason in left_out.items())],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,13 +50,19 @@ _WRITE = "coevo_write"
 
 
 class Store:
-    """A database whose tables have the expected version. Threads may share a store; each process opens its own."""
+    """A database whose tables have the expected version. Threads may share a store; each process opens its own.
+
+    Its connections are closed when nothing refers to the store any more. An engine alone is part of a cycle, so it
+    would keep its connections until Python looks for cycles.
+    """
 
     def __init__(self, engine: Engine, address: str) -> None:
         self.address = address  # without the password
         self._writer = engine.execution_options(**{_WRITE: True})
         self._reader = _on_postgresql(engine, isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._autocommit = _on_postgresql(engine, isolation_level="AUTOCOMMIT")
+        # Not at the exit: a forked process would close the connections of the one that it was forked from.
+        weakref.finalize(self, engine.dispose).atexit = False
 
     @contextmanager
     def write(self) -> Iterator[Session]:

@@ -7,6 +7,7 @@ time: it kills and replaces a worker that misses the deadline. docs/grading.md s
 from __future__ import annotations
 
 import atexit
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,7 @@ class Grader:
         for worker in self._workers:
             self._idle.put(worker)
         self._cache: dict[Pair, Comparison] = {}
+        self._caching = threading.Lock()  # `iter` fails while another thread adds a pair
 
     def __enter__(self) -> Grader:
         return self
@@ -144,9 +146,10 @@ class Grader:
         """
         if comparison.reason is not None and comparison.reason.startswith("worker died"):
             return
-        if len(self._cache) >= _CACHED_PAIRS:
-            self._cache.pop(next(iter(self._cache)), None)
-        self._cache[pair] = comparison
+        with self._caching:
+            if len(self._cache) >= _CACHED_PAIRS:
+                del self._cache[next(iter(self._cache))]
+            self._cache[pair] = comparison
 
 
 def verdict_here(a: str, b: str) -> EqualityVerdict:

@@ -24,7 +24,7 @@ from core.rollouts.scoring import Outcome, outcome
 from core.rollouts.strategies import skeleton_clusters
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
-from orchestrator.report.canvas import as_png
+from orchestrator.report.canvas import as_file
 from orchestrator.report.matrix import correlations
 from storage import queries
 from storage.rows import RolloutRow
@@ -293,5 +293,5 @@ def write_picture(result: dict[str, Any], folder: Path) -> Path:
     title = f"{result['run']}, iteration {result['iteration']}: correlation of advantages, {result['rollouts']:,} votes"
     path = folder / f"{result['run']}-{result['iteration']}-replay.png"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(as_png(correlations(title, names, matrix)))
+    path.write_bytes(as_file(correlations(title, names, matrix)))
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from pydantic import TypeAdapter
@@ -21,11 +21,22 @@ from services.model_comparison import ModelComparison, compare_models, k_curves,
 from services.run_series import Curve, curves_of, steps_until
 from storage.session import open_store
 
+if TYPE_CHECKING:
+    from orchestrator.report.comparison import Panel
+
 Axis = Literal["iteration", "step"]
+# The figures of accuracy that runs are compared by, as the tables call them -> their names in a comparison.
+_ACCURACIES = {"greedy": "greedy", "majority": "majority", "pass@1": "pass_at_1", "pass_at_1": "pass_at_1"}
 
 
 class CompareError(CoevoError):
     """Options that do not go together; the message names them."""
+
+
+def _refuse_other_formats(picture: Path | None) -> Path | None:
+    if picture is not None and picture.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise typer.BadParameter(f"expected a name that ends in .png, .pdf or .svg, got {picture}")
+    return picture
 
 
 def compare_command(
@@ -45,7 +56,12 @@ def compare_command(
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="greedy, pass@K or maj@K; by default the suite's.", show_default=False),
+        typer.Option(
+            "--metric",
+            help="On benchmarks: greedy, pass@K or maj@K; by default the suite's. Of runs, in the picture: greedy, "
+            "majority, pass@1, or any name that --series takes; by default greedy.",
+            show_default=False,
+        ),
     ] = None,
     series: Annotated[
         list[str] | None,
@@ -53,7 +69,12 @@ def compare_command(
     ] = None,
     by: Annotated[Axis, typer.Option(help="What the picture of runs has on its axis.")] = "iteration",
     picture: Annotated[
-        Path | None, typer.Option(help="Draw lines into this PNG file, a panel for each figure.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Draw lines into this file, a panel for each figure. It ends in .png, .pdf or .svg.",
+            show_default=False,
+            callback=_refuse_other_formats,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,25 +89,35 @@ def compare_command(
             every = [model for group in models.values() for model in group]
             comparison = compare_models(session, every, protocols, metrics or [None])
             if picture is not None:
-                _write(picture, _model_picture(session, comparison, models, series or [], by), as_json)
+                _write(picture, *_model_panels(session, comparison, models, series or [], by), as_json=as_json)
             if as_json:
                 print(TypeAdapter(ModelComparison).dump_json(comparison, indent=1).decode())
             else:
                 show_models(comparison, {model: _commands(comparison, model, suite) for model in comparison.missing})
-        elif metrics:
-            raise CompareError("--metric: expected with --suite or --benchmark")
-        elif series:
+        elif series and not metrics:
             _compare_series(session, names, series, by, picture, as_json)
         else:
-            _compare_arms(session, names, picture, as_json)
+            _compare_arms(session, names, [*(metrics or ["greedy"]), *(series or [])], by, picture, as_json)
 
 
-def _compare_arms(session: Session, names: Sequence[str], picture: Path | None, as_json: bool) -> None:
+def _compare_arms(
+    session: Session, names: Sequence[str], figures: Sequence[str], by: Axis, picture: Path | None, as_json: bool
+) -> None:
+    scores = {name: _ACCURACIES[name] for name in figures if name in _ACCURACIES}
+    if by == "step" and scores:
+        raise CompareError(f"--by step: expected --metric or --series of other names than {', '.join(scores)}")
+    if picture is None and figures != ["greedy"]:
+        raise CompareError("--metric: expected with --picture, or with --suite or --benchmark")
     comparison = compare(session, *arms_named(session, names))
     if picture is not None:
-        from orchestrator.report.comparison import arm_panel, picture_of  # matplotlib takes a second to import
+        from orchestrator.report.comparison import arm_panel  # matplotlib takes a second to import
 
-        _write(picture, picture_of([arm_panel(comparison)]), as_json)
+        arms = arms_of(session, names)
+        panels = [
+            arm_panel(comparison, scores[name]) if name in scores else _series_panel(session, arms, name, by)
+            for name in figures
+        ]
+        _write(picture, panels, as_json=as_json)
     if as_json:
         print(TypeAdapter(Comparison).dump_json(comparison, indent=1).decode())
     else:
@@ -101,31 +132,41 @@ def _compare_series(
     arms = arms_of(session, names)
     curves = {name: curves_of(session, arms, name, by == "step") for name in series}
     if picture is not None:
-        from orchestrator.report.comparison import picture_of, series_panel
-
-        _write(picture, picture_of([series_panel(name, lines, by) for name, lines in curves.items()]), as_json)
+        _write(picture, [_series_panel(session, arms, name, by) for name in curves], as_json=as_json)
     if as_json:
         print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
 
 
-def _write(picture: Path, png: bytes, as_json: bool) -> None:
+def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str, by: Axis) -> Panel:
+    """The mean of each arm over its runs, and the runs."""
+    from orchestrator.report.comparison import series_panel
+
+    of_runs = curves_of(session, {run: [run] for runs in arms.values() for run in runs}, name, by == "step")
+    runs = {arm: [of_runs[run] for run in runs if run in of_runs] for arm, runs in arms.items()}
+    return series_panel(name, curves_of(session, arms, name, by == "step"), by, runs)
+
+
+def _write(picture: Path, panels: Sequence[Panel], columns: int | None = None, *, as_json: bool) -> None:
+    from orchestrator.report.comparison import picture_of
+
     with written(picture) as temporary:
-        temporary.write_bytes(png)
+        temporary.write_bytes(picture_of(panels, picture.suffix[1:].lower(), columns))
     typer.echo(f"wrote {picture}", err=as_json)  # with --json, only JSON is on standard output
 
 
-def _model_picture(
+def _model_panels(
     session: Session, comparison: ModelComparison, models: Mapping[str, list[str]], series: Sequence[str], by: Axis
-) -> bytes:
-    """Of runs, the figures by iteration or step, and series; of single models, the figures by k."""
-    from orchestrator.report.comparison import k_panels, metric_panels, picture_of, series_panel
+) -> tuple[list[Panel], int | None]:
+    """Of runs, the figures by iteration or step, and series; of single models, the figures by k. Also the number of
+    columns, None for any."""
+    from orchestrator.report.comparison import k_panels, metric_panels
 
     runs = [name for name, of_name in models.items() if of_name != [name]]
     if not runs:
         if series:
             raise CompareError(f"--series: expected runs, got {', '.join(models)}")
         curves = k_curves(session, comparison)
-        return picture_of(k_panels(curves), len(curves) if len(curves) > 1 else None)
+        return k_panels(curves), len(curves) if len(curves) > 1 else None
     if len(runs) < len(models):
         raise CompareError(f"--picture: expected only runs or only single models, got {', '.join(models)}")
     positions = {
@@ -135,10 +176,8 @@ def _model_picture(
         for model in models[run]
     }
     loops = [run for run in runs if "/" not in run]  # only these have series
-    of_series = [
-        series_panel(name, curves_of(session, arms_of(session, loops), name, by == "step"), by) for name in series
-    ]
-    return picture_of([*metric_panels(comparison, positions, by), *of_series])
+    of_series = [_series_panel(session, arms_of(session, loops), name, by) for name in series]
+    return [*metric_panels(comparison, positions, by), *of_series], None
 
 
 def _full_path(name: str) -> str:

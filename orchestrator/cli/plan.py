@@ -9,11 +9,16 @@ import typer
 
 from core.settings.parsing import load_config
 from orchestrator.cli.terminal import SET, AsJson, Overrides, PresetName, clear_errors, overrides_of
+from orchestrator.installation.home import home
 from orchestrator.sizing import Assumptions, SizingError, calculate
+from orchestrator.sizing.calculate import Plan
+from orchestrator.sizing.measured import Measured, measured
 from orchestrator.sizing.table import table
 from orchestrator.sizing.text import as_json as json_of
 from orchestrator.sizing.text import page
 from orchestrator.starting import preset_path
+from storage.errors import StoreError
+from storage.session import open_store
 
 _DEFAULT = Assumptions()
 _MAX_GPUS = 64  # the arithmetic has not been checked for more
@@ -67,7 +72,8 @@ def plan(
 ) -> None:
     """Estimate what a preset needs: the GPUs of each stage, memory, disk, tokens and hours. Nothing is run.
 
-    The output shows the arithmetic and ends with the assumptions. Nothing in it was measured (docs/sizing.md).
+    The output shows the arithmetic and ends with the assumptions. Only the times of finished runs of the preset, if the
+    store has such, were measured (docs/sizing.md).
     """
     with clear_errors():
         assumptions = Assumptions(
@@ -92,4 +98,15 @@ def plan(
             print(table(preset, config, assumptions))
             return
         estimate = calculate(preset, config, assumptions, gpus)
-        print(json.dumps(json_of(estimate), indent=1) if as_json else page(estimate))
+        of_runs = _of_finished_runs(estimate) if gpus is None else None  # another layout has other times
+        print(json.dumps(json_of(estimate, of_runs), indent=1) if as_json else page(estimate, of_runs))
+
+
+def _of_finished_runs(estimate: Plan) -> Measured | None:
+    """What finished runs took; None also without a store."""
+    try:
+        store = open_store(home().database)
+    except StoreError:
+        return None
+    with store.read() as session:
+        return measured(session, estimate)

@@ -2,7 +2,8 @@
 resume their runs.
 
 A flow stores the name of its process in its flow run. When a runner starts, it ends the flow runs of dead processes of
-its own machine. It cannot tell whether processes of other machines are alive.
+its own host name. It leaves those of other host names alone. A process of an earlier container of this name cannot be
+seen: it is dead if it does not renew its lease.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
-from orchestrator.ledger import is_alive, other_holder, owner
+from orchestrator.installation import processes
+from orchestrator.ledger import is_alive, other_holder, outlived, owner
 from orchestrator.runs import ended_as, set_status, status_of
 from storage.errors import NotThere
 from storage.session import Store
 
-_PROCESS = "coevo.process"  # label of coevo: the process of the flow run, HOST:PID:START
+_PROCESS = "coevo.process"  # label of coevo: the process of the flow run, HOST@SPACE:PID:START
 _WORKER = "prefect.worker.name"  # label of Prefect: the worker that took the flow run from the work pool
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _PAGE = 200  # flow runs in one response, the most that Prefect allows
@@ -63,7 +65,7 @@ def end_orphans(store: Store, worker: str | None) -> list[str]:
     and none of them has a worker.
     """
     with get_client(sync_client=True) as client:
-        ended = [flow_run for flow_run in _active(client) if _is_orphan(flow_run, worker)]
+        ended = [flow_run for flow_run in _active(client) if _is_orphan(store, flow_run, worker)]
         for flow_run in ended:  # release the leases first, since the run may be resumed once its flow run has ended
             other_holder(store, str(flow_run.parameters.get("run")))
         with_subflows, parents = ended, ended
@@ -94,10 +96,13 @@ def _active(client: SyncPrefectClient, parents: FlowRunFilterParentFlowRunId | N
             return
 
 
-def _is_orphan(flow_run: FlowRun, worker: str | None) -> bool:
+def _is_orphan(store: Store, flow_run: FlowRun, worker: str | None) -> bool:
     process = flow_run.labels.get(_PROCESS)
     if process is not None:
-        return not is_alive(str(process))
+        space = str(process).rsplit(":", 2)[0]
+        if space == processes.space() or space.partition("@")[0] != socket.gethostname():
+            return not is_alive(str(process))
+        return outlived(store, str(flow_run.parameters.get("run")), str(process))
     return flow_run.deployment_id is not None and flow_run.labels.get(_WORKER) == worker
 
 

@@ -1,11 +1,29 @@
-"""Identifies processes by pid and start time, because a pid may be reused for another process."""
+"""Identifies processes by pid and start time, because a pid may be reused for another process.
+
+A pid counts within one PID namespace: two containers may have the same host name and the same pids.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
+
+
+@cache
+def space() -> str:
+    """HOST@BOOT.NAMESPACE: the processes among which a pid of this process is unique.
+
+    The boot's id tells machines apart that have one host name; the namespace tells containers of one machine apart.
+    """
+    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    if not boot.exists() or not namespace.exists():  # not Linux, which has no PID namespaces
+        return socket.gethostname()
+    return f"{socket.gethostname()}@{boot.read_text()[:8]}.{os.stat(namespace).st_ino}"
 
 
 def started(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""Axes in the report's style, and their rendering as inline SVG (for the page) or as PNG.
+"""Axes in the report's style, and their rendering as inline SVG (for the page) or as a file.
 
 Charts are drawn in the colours of the light page. In an SVG each colour is replaced by the CSS variable of its name,
 which the page defines for light and dark mode, so that one picture serves both.
@@ -112,11 +112,17 @@ def as_svg(chart: Axes, name: str, description: str) -> str:
     )
 
 
-def as_png(chart: Axes) -> bytes:
-    """The chart as a PNG with an opaque light background, since it may be shown on a dark page."""
+def as_file(chart: Axes, suffix: str = "png", dpi: int = 150) -> bytes:
+    """The chart as a file of this kind, with a white ground, since it may be shown on a dark page or printed.
+
+    The same chart gives the same bytes.
+    """
     target, figure = io.BytesIO(), _figure(chart)
     figure.patch.set_alpha(1)
-    figure.savefig(target, format="png", dpi=150, facecolor=LIGHT["paper"])
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
+    style = {**_STYLE, "svg.fonttype": "path", "svg.hashsalt": "coevo", "pdf.fonttype": 42}  # 42 embeds the font
+    with mpl.rc_context(style):
+        figure.savefig(target, format=suffix, dpi=dpi, facecolor="white", metadata=date)
     return target.getvalue()
 
 

@@ -12,7 +12,7 @@ from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
 from core.types import TINY_BASES, Role, Verdict
 from orchestrator.report import marks
-from orchestrator.report.canvas import LIGHT, as_png, axes, step_colour
+from orchestrator.report.canvas import LIGHT, as_file, axes, step_colour
 from orchestrator.report.labels import Audit, Labels
 from orchestrator.report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
@@ -35,7 +35,7 @@ def curves_png(store: Store, run: str) -> bytes:
     kept = [(t, labels.audit.accuracy_kept) for t, labels in _labelled(measures)]
     marks.line(chart, marks.present(kept), "pseudo-labels, kept", "asked", "D", dashed=True)
     marks.legend(chart, 4)
-    return as_png(chart)
+    return as_file(chart)
 
 
 def accuracy(measures: RunMeasures) -> Axes | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
-from orchestrator.report.canvas import LIGHT, as_png, grid
-from orchestrator.report.marks import iteration_ticks, legend, line, percent_axis
+from orchestrator.report.canvas import LIGHT, as_file, grid
+from orchestrator.report.marks import iteration_ticks, legend, line
 from services.api.figure_metrics import figure_of, is_share
 from services.comparison import Comparison, Point
 from services.model_comparison import ModelComparison
@@ -24,23 +24,30 @@ _MARKERS = "osD^vP*X"
 _MANY = 40  # points of a line, beside whose markers and intervals the line could not be seen
 _WIDTH, _WIDTH_OF_SEVERAL = 6.4, 3.4  # inches of a picture with one panel, and of a panel beside others
 _COLUMNS = 4
+_TITLES = {"greedy": "greedy accuracy", "majority": "accuracy of the majority", "pass_at_1": "pass@1"}  # of `SCORES`
 
 X = Literal["iteration", "step", "k"]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart: name -> a line over `x`. `share` draws percent."""
+    """One chart: name -> a line over `x`. `share` draws percent.
+
+    `runs` has the curves of the runs of which a line is the mean. Each of their values is a dot.
+    """
 
     title: str
     lines: Mapping[str, Curve]
     x: X
     share: bool = True
+    runs: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
 
 
-def picture_of(panels: Sequence[Panel], columns: int | None = None) -> bytes:
-    """A PNG of the panels, with one legend; a name has the same colour in all of them. Without `columns`, the rows have
-    nearly as many panels as one another, and at most four."""
+def picture_of(panels: Sequence[Panel], suffix: str = "png", columns: int | None = None) -> bytes:
+    """A file of the panels (`suffix`: png, pdf or svg), with one legend; a name has the same colour in all of them.
+
+    Without `columns`, the rows have nearly as many panels as one another, and at most four.
+    """
     columns = columns or math.ceil(len(panels) / math.ceil(len(panels) / _COLUMNS))
     names = [*dict.fromkeys(name for panel in panels for name in panel.lines)]
     width = _WIDTH if len(panels) == 1 else _WIDTH_OF_SEVERAL
@@ -48,20 +55,25 @@ def picture_of(panels: Sequence[Panel], columns: int | None = None) -> bytes:
     for chart, panel in zip(charts, panels, strict=True):
         _draw(chart, panel, names)
     legend(charts[0], max(2, min(len(names), round(columns * width / 2.2))))
-    return as_png(charts[0])
+    return as_file(charts[0], suffix, dpi=200)
 
 
-def arm_panel(comparison: Comparison) -> Panel:
-    """Greedy accuracy of all arms by iteration. A point is the mean over seeds, with its interval over seeds."""
-    lines = {arm.arm: {point.iteration: _estimate(point) for point in arm.curves["greedy"]} for arm in comparison.arms}
-    return Panel(f"greedy accuracy on {comparison.benchmark}", lines, "iteration")
+def arm_panel(comparison: Comparison, score: str) -> Panel:
+    """One of `SCORES` of all arms by iteration. A point is the mean over seeds, with its interval over seeds."""
+    curves = {arm.arm: arm.curves[score] for arm in comparison.arms}
+    lines = {arm: {point.iteration: _estimate(point) for point in points} for arm, points in curves.items()}
+    runs = {
+        arm: [{point.iteration: _exact(point.values[i]) for point in points} for i in range(len(points[0].values))]
+        for arm, points in curves.items()
+    }
+    return Panel(f"{_TITLES[score]} on {comparison.benchmark}", lines, "iteration", runs=runs)
 
 
-def series_panel(name: str, lines: Mapping[str, Curve], x: X) -> Panel:
-    """A series or a training metric of several arms."""
+def series_panel(name: str, lines: Mapping[str, Curve], x: X, runs: Mapping[str, Sequence[Curve]]) -> Panel:
+    """A series or a training metric of several arms, and of each of their runs."""
     figure, share = figure_of(name), is_share(name)
     title = name.replace("_", " ") + (f", {figure.unit}" if figure and figure.unit and not share else "")
-    return Panel(title, lines, x, share)
+    return Panel(title, lines, x, share, runs)
 
 
 def metric_panels(comparison: ModelComparison, positions: Mapping[str, tuple[str, int]], x: X) -> list[Panel]:
@@ -107,10 +119,14 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
         if len(curve) > _MANY:
             chart.plot([*curve], [figure.value for figure in curve.values()], label=name, color=colour, linewidth=1.2)
         else:
-            line(chart, _beside(curve, panel.x, i - (len(names) - 1) / 2), name, colour, marker)
-    if panel.share:
-        highest = max(figure.hi for curve in panel.lines.values() for figure in curve.values())
-        percent_axis(chart, min(1.0, 1.1 * highest) or 1.0)
+            shift = i - (len(names) - 1) / 2
+            line(chart, _beside(curve, panel.x, shift), name, colour, marker)
+            runs = panel.runs.get(name, [])
+            for run in runs if len(runs) > 1 else []:
+                dots = _beside({x: figure for x, figure in run.items() if x in curve}, panel.x, shift)
+                xs, values = [x for x, _ in dots], [figure.value for _, figure in dots]
+                chart.scatter(xs, values, 13, colour, alpha=0.5, linewidths=0, zorder=3)
+    _fit_axis(chart, panel)
     positions = sorted({x for curve in panel.lines.values() for x in curve})
     if panel.x == "k":
         chart.set_xscale("log", base=2)
@@ -123,15 +139,39 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
     chart.set_xlabel(panel.x, color=LIGHT["muted"], fontsize=9)
 
 
+def _fit_axis(chart: Axes, panel: Panel) -> None:
+    """Fit the axis to the values, those of single runs too, and to the intervals.
+
+    On each side, an interval takes at most half as much of the axis as all values do: with two seeds, it would press
+    everything else into a line. A longer one runs out of the chart.
+    """
+    figures = [figure for curve in panel.lines.values() for figure in curve.values()]
+    values = [figure.value for figure in figures]
+    values += [figure.value for runs in panel.runs.values() for run in runs for figure in run.values()]
+    span = max(values) - min(values) or 0.05 * (abs(values[0]) or 1.0)
+    low = max(min(values) - span / 2, min([*values, *(figure.lo for figure in figures)]))
+    high = min(max(values) + span / 2, max([*values, *(figure.hi for figure in figures)]))
+    margin = 0.06 * max(high - low, span)
+    low, high = low - margin, high + margin
+    if panel.share:  # a marker at 0% or 100% is not cut off
+        low, high = max(low, -0.25 * margin), min(high, 1 + 0.25 * margin)
+        chart.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if high - low < 0.1 else 0))
+    chart.set_ylim(low, high)
+
+
 def _beside(curve: Curve, x: X, shift: float) -> list[tuple[float, Estimate]]:
     """The points, shifted a little, so that the intervals of several lines do not cover one another."""
     if x == "k":
         return [(k * 1.03**shift, figure) for k, figure in curve.items()]
-    width = max(curve) - min(curve)
+    width = max(curve, default=0) - min(curve, default=0)
     step = 0.05 if x == "iteration" else 0.004 * width
     return [(position + shift * step, figure) for position, figure in curve.items()]
 
 
 def _estimate(point: Point) -> Estimate:
     """The mean over seeds with its interval, or the single run's value alone."""
-    return point.interval or Estimate(point.mean, point.mean, point.mean, 1)
+    return point.interval or _exact(point.mean)
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, value, value, 1)

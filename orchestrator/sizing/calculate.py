@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
 
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
@@ -12,6 +14,7 @@ from orchestrator.plan import stages_of
 from orchestrator.sizing.assumptions import FLOAT32_SHARE, Assumptions
 from orchestrator.sizing.layout import TRAINING, Layout, layout_of, proposals
 from orchestrator.sizing.memory import USABLE, Memory, app_memory, trainer_memory
+from orchestrator.sizing.remedies import memory_changes, smallest
 from orchestrator.sizing.shapes import Shape, SizingError, shape_of
 from orchestrator.sizing.work import Work, work_of
 
@@ -65,6 +68,7 @@ class Plan:
     fullest: dict[str, float]  # stage -> GiB on its fullest GPU
     problems: tuple[str, ...]
     proposed: bool  # the layout was found for a number of GPUs, and is not the preset's own
+    remedy: tuple[str, ...] = ()  # the settings with which it fits the same GPUs, if there are such
 
     @property
     def hours(self) -> Range:
@@ -90,7 +94,7 @@ def calculate(preset: str, config: RunConfig, assumed: Assumptions, gpus: int | 
         return _plan(preset, config, assumed, shape, source, layout, works, gpus)
 
     if gpus is None:
-        return of(base)
+        return _with_remedy(of(base), of)
     stages = tuple(stage for t in works for stage, _ in works[t])
     layouts = [layout for layout in proposals(config, base, gpus, assumed) if layout.needed(config, stages) <= gpus]
     if not layouts:
@@ -100,7 +104,21 @@ def calculate(preset: str, config: RunConfig, assumed: Assumptions, gpus: int | 
         )
     plans = [of(layout) for layout in layouts]
     # the first of equals: the least careful with memory, and so, if anything, the faster
-    return min(plans, key=_merit)
+    return _with_remedy(min(plans, key=_merit), of)
+
+
+def _with_remedy(plan: Plan, of: Callable[[Layout], Plan]) -> Plan:
+    """The plan, and if it does not fit, the fewest changes of settings with which it does."""
+    if not plan.problems:
+        return plan
+    changes = [*memory_changes(plan.layout, plan.config, plan.shape)]
+    for count in range(1, len(changes) + 1):
+        for chosen in combinations(changes, count):
+            if len({change.setting for change in chosen}) == count:
+                layout = reduce(lambda layout, change: change.apply(layout), chosen, plan.layout)
+                if not of(layout).problems:
+                    return replace(plan, remedy=tuple(change.text for change in chosen))
+    return plan
 
 
 def _merit(plan: Plan) -> tuple[bool, float]:
@@ -211,42 +229,24 @@ def _problems(memory: dict[str, tuple[Memory, ...]], fullest: dict[str, float], 
 
 
 def advice(plan: Plan) -> list[str]:
-    """What to change where it does not fit."""
+    """What to change where it does not fit: the settings with which it fits, else what would need less or have more."""
     if not plan.problems:
         return []
-    trainer = plan.layout.trainer
-    if not isinstance(plan.config.trainer, EasyR1Settings):
-        return list(_advice_embedded(plan))
-    sentences = []
-    if not trainer.offload:
-        sentences.append("trainer.offload = true: parameters and moments in the machine's memory while vLLM samples")
-    if trainer.micro_batch > 1:
-        sentences.append("trainer.update_micro_batch = 1: fewer activations and logits at once")
-    if any(app.unreserved for app in plan.layout.apps) or plan.gpus < 2:
-        sentences.append("two GPUs: the Solver then answers on the other while the Challenger is trained")
-    if not plan.layout.release:
-        sentences.append("serving.release = true: the applications that a stage does not ask leave their GPUs")
-    sentences.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
+    if plan.remedy:
+        return [*plan.remedy]
+    sentences = [change.text for change in smallest(memory_changes(plan.layout, plan.config, plan.shape))]
+    if isinstance(plan.config.trainer, EasyR1Settings):
+        if any(app.unreserved for app in plan.layout.apps) or plan.gpus < 2:
+            sentences.append("two GPUs: the Solver then answers on the other while the Challenger is trained")
+        sentences.append("more GPUs for the trainer (trainer.gpus_per_node): each then holds a smaller shard")
+    else:
+        if plan.layout.trainer.gpus == 1:
+            sentences.append("[….training] workers = 8, sharded = true: the states shared out over 8 GPUs")
+        sentences.append(
+            "trainer.type = 'easyr1', where docs/easyr1.md says that the method fits: it samples with vLLM"
+        )
     sentences.append("a smaller base model, or shorter answers (max_tokens of [….training] sampling)")
     return sentences
-
-
-def _advice_embedded(plan: Plan) -> Iterator[str]:
-    """The same for the embedded trainer, whose settings are in two places."""
-    trainer, training = plan.layout.trainer, plan.config.solver.training
-    if not trainer.sharded:
-        yield "[….training] workers = 8, sharded = true: weights, gradients and moments shared out over 8 GPUs"
-    if not trainer.checkpointed:
-        yield "trainer.checkpoint_activations = true: of each layer only what enters it is kept"
-    rows = min(-(-training.prompts_per_step * plan.config.solver.rollouts // trainer.gpus), trainer.sampling_rows)
-    if rows > 1:
-        yield f"trainer.sampling_rows below {rows}: fewer answers at once have a smaller KV cache"
-    if trainer.micro_batch > 1:
-        yield "[….training] micro_batch = 1: fewer activations and logits at once"
-    if not plan.layout.release:
-        yield "serving.release = true: the applications that a stage does not ask leave their GPUs"
-    yield "trainer.type = 'easyr1', where docs/easyr1.md says that the method fits: it samples with vLLM"
-    yield "a smaller base model, or shorter answers (max_tokens of [….training] sampling)"
 
 
 def _sum(ranges: Iterable[Range]) -> Range:

@@ -11,6 +11,7 @@ from orchestrator.needs import ADD_A_JUDGE, NO_JUDGE, lacks_a_judge
 from orchestrator.sizing.assumptions import FLOAT32_SHARE, GIB
 from orchestrator.sizing.calculate import Part, Plan, Range, StagePlan, advice
 from orchestrator.sizing.disk import disk_bytes, disk_lines
+from orchestrator.sizing.measured import Measured
 from orchestrator.sizing.memory import USABLE, Line, power
 from orchestrator.sizing.work import BATCH
 
@@ -18,14 +19,15 @@ WIDTH = 100
 _HOLDERS = ("trainer", "solver", "challenger")
 
 
-def page(plan: Plan) -> str:
-    """All of it, section by section."""
-    held = [_head(plan), _model(plan), _who(plan), _memory(plan), _disk(plan)]
+def page(plan: Plan, of_runs: Measured | None = None) -> str:
+    """All of it, section by section. `of_runs`: what finished runs took."""
+    of_store = _listed([of_runs.sentence(plan.config.iterations)]) if of_runs else []
+    held = [[*_head(plan), *of_store], _model(plan), _who(plan), _memory(plan), _disk(plan)]
     sections = [*held, _tokens(plan), _hours(plan), _assumed(plan)]
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def as_json(plan: Plan) -> dict[str, Any]:
+def as_json(plan: Plan, of_runs: Measured | None = None) -> dict[str, Any]:
     """What `page` shows, and the layout's settings."""
     layout, shape = plan.layout, plan.shape
     return {
@@ -35,6 +37,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "fits": not plan.problems,
         "problems": list(plan.problems),
         "advice": advice(plan),
+        "fits_with_advice": bool(plan.remedy),
         "notes": _notes(plan),
         "model": {**asdict(shape), "parameters": shape.parameters, "kv_bytes": shape.kv_bytes(), "source": plan.source},
         "layout": asdict(layout),
@@ -47,6 +50,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "iterations": plan.config.iterations,
         "hours": _range_json(plan.hours),
         "run_hours": _range_json(plan.run_hours),
+        "measured": of_runs and asdict(of_runs),
         "assumptions": asdict(plan.assumed),
     }
 
@@ -77,10 +81,11 @@ def _range_json(interval: Range) -> dict[str, float]:
 
 def _head(plan: Plan) -> list[str]:
     cards = f"{plan.gpus} GPU{'s' * (plan.gpus != 1)} of {plan.assumed.gpu_memory:g} GiB" if plan.gpus else "no GPU"
-    how = "proposed for" if plan.proposed else "as the preset has it, on"
+    how = "proposed for" if plan.proposed else "as it is set, on"
     lines = [f"{plan.preset}, {how} {cards}"]
     if plan.problems:
-        lines += ["It does not fit:", *_listed(plan.problems), "What to change:", *_listed(advice(plan))]
+        change = "With these settings it fits:" if plan.remedy else "What to change:"
+        lines += ["It does not fit as it is set:", *_listed(plan.problems), change, *_listed(advice(plan))]
     elif plan.gpus:
         lines.append("It fits, by this arithmetic.")
     if plan.proposed:
@@ -115,7 +120,7 @@ def _notes(plan: Plan) -> list[str]:
     if trainer.kind == "easyr1" and trainer.device == "gpu":
         notes.append("EasyR1 and vLLM have not been run on a GPU by us yet: these are sums, not experience")
     if trainer.in_float32:
-        notes.append("the embedded trainer has not been run on a GPU by us yet: these are sums, not experience")
+        notes.append("the hours are sums, not experience; docs/gpu.md has what was measured of the embedded trainer")
     if trainer.device == "cpu":
         notes.append("with a model this small most of the time is not FLOPs: take the hours for an order of magnitude")
     return notes

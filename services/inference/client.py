@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -93,28 +94,20 @@ class InferenceClient:
         The caller must close the generator (`contextlib.closing`). The batches in progress are then cancelled, as they
         are when a batch fails.
         """
-        loop, in_progress = asyncio.new_event_loop(), deque[Future[list[list[Reply]]]]()
-        thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
-        thread.start()
-        http = asyncio.run_coroutine_threadsafe(_new_session(self.url), loop).result()
+        in_progress = deque[Future[list[list[Reply]]]]()
         try:
-            request_size = asyncio.run_coroutine_threadsafe(self._request_size(http), loop).result()
-            slots = self._slots(request_size)
-            for batch in batches:
-                replies = self._generate(http, batch, checkpoint, request_size, slots)
-                in_progress.append(asyncio.run_coroutine_threadsafe(replies, loop))
-                if len(in_progress) == at_once:
+            with _loop_in_a_thread() as loop, _session_in(loop, self.url) as http:
+                request_size = asyncio.run_coroutine_threadsafe(self._request_size(http), loop).result()
+                slots = self._slots(request_size)
+                for batch in batches:
+                    replies = self._generate(http, batch, checkpoint, request_size, slots)
+                    in_progress.append(asyncio.run_coroutine_threadsafe(replies, loop))
+                    if len(in_progress) == at_once:
+                        yield in_progress.popleft().result()
+                while in_progress:
                     yield in_progress.popleft().result()
-            while in_progress:
-                yield in_progress.popleft().result()
         except ExceptionGroup as group:  # the first failure has cancelled the other requests
             raise group.exceptions[0] from None
-        finally:
-            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
-            asyncio.run_coroutine_threadsafe(http.close(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
 
     async def _generate_in_new_session(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         async with await _new_session(self.url) as http:
@@ -273,6 +266,31 @@ def open_session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
 async def _new_session(url: str) -> aiohttp.ClientSession:
     """A session for our own applications, with their key."""
     return open_session(url, access.headers())
+
+
+@contextmanager
+def _loop_in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that runs in a thread. At the end of the block, the thread has ended."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
+def _session_in(loop: asyncio.AbstractEventLoop, url: str) -> Iterator[aiohttp.ClientSession]:
+    """An HTTP session in the loop. At the end of the block, its requests are cancelled and its connections closed."""
+    http = asyncio.run_coroutine_threadsafe(_new_session(url), loop).result()
+    try:
+        yield http
+    finally:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+        asyncio.run_coroutine_threadsafe(http.close(), loop).result()
 
 
 async def _cancel_all() -> None:

@@ -73,13 +73,18 @@ def holder_text(holder: RunLease | None) -> str:
 
 def interrupting(owner: str) -> str:
     """For a message: how a person ends a process that was started in a terminal, so that it ends in order."""
-    host, _, process = owner.partition(":")
-    pid, _, started = process.partition(":")
+    host, pid, started = _parts(owner)
     return "with Ctrl-C in its terminal" + (f", or with `kill -INT {pid}` on {host}" if started else "")
 
 
 def process_of(owner: str) -> str:
-    """An owner for a message: "process 4242 on node-1". `orchestrator.ledger` writes owners as host:pid:start time."""
-    host, _, process = owner.partition(":")
-    pid, _, started = process.partition(":")
+    """An owner for a message: "process 4242 on node-1"."""
+    host, pid, started = _parts(owner)
     return f"process {pid} on {host}" if started else owner
+
+
+def _parts(owner: str) -> tuple[str, str, str]:
+    """The host, pid and start time of an owner, which `orchestrator.ledger` writes as host@space:pid:start time."""
+    space, _, process = owner.partition(":")
+    pid, _, started = process.partition(":")
+    return space.partition("@")[0], pid, started

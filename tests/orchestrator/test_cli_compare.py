@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from core.settings.evaluation import Protocol
+from core.settings.parsing import parse_config
 from core.settings.training import Sampling
-from core.types import Checkpoint
+from core.types import Checkpoint, Evaluated
 from orchestrator.cli import app
 from orchestrator.question_sets.benchmarks import read_suite
 from orchestrator.report import comparison as pictures
 from orchestrator.report.comparison import Panel
 from storage import queries
-from storage.rows import SeriesPoint
+from storage.rows import ExperimentRun, SeriesPoint
 from storage.session import Store
 from tests.stored_evaluations import store_answers_of
-from tests.synthetic_run import create
+from tests.synthetic_run import add_evaluations, create
 
 SUITE = read_suite("srt").protocols()  # 32 samples on each of three benchmarks
 
@@ -62,6 +65,17 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> list[Panel]:
 
     monkeypatch.setattr(pictures, "picture_of", noted)
     return drawn
+
+
+def add_run(session: Session, name: str, right: Sequence[bool], kl: float) -> None:
+    """A run of which only S(1) was evaluated, on a question for each of `right`."""
+    config = parse_config({"iterations": 1, "evaluation": {"benchmark": "b.jsonl"}}, "test")
+    queries.runs.create_run(session, name=name, config=config)
+    solver = Checkpoint(f"{name}/solver/1", name, "solver", 1, 2, "/m", name, None)
+    queries.checkpoints.add_checkpoint(session, solver, {})
+    items = [Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right) for i, is_right in enumerate(right)]
+    add_evaluations(session, checkpoint=solver.id, benchmark="b.jsonl", items=items)
+    queries.series.put_series(session, name, [SeriesPoint(1, "kl", "", "", kl, None, None, 2)])
 
 
 def output_of(*arguments: str, status: int = 0) -> str:
@@ -204,7 +218,8 @@ def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, 
         (("mine:1", "--suite", "srt", "--metric", "pass@33"), "metric pass@33: expected 33 samples of each question"),
         (("mine:1", "--suite", "srt", "--metric", "best"), "metric: expected greedy, pass@K or maj@K"),
         (("mine:7", "--suite", "srt"), "mine/solver/7"),
-        (("mine", "other", "--metric", "pass@2"), "--metric: expected with --suite or --benchmark"),
+        (("mine", "other", "--metric", "pass@2"), "--metric: expected with --picture"),
+        (("mine", "other", "--metric", "greedy", "--picture", "x.pdf", "--by", "step"), "--by step: "),
         (("mine", "other", "--series", "kl"), "--series: expected with --picture or --json"),
         (("mine", "other", "--series", "nosuch", "--json"), "series nosuch: expected one of kl"),
         (("mine", "other:1", "--suite", "srt", "--picture", "x.png"), "expected only runs or only single models"),
@@ -214,6 +229,38 @@ def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, 
 )
 def test_what_cannot_be_compared_is_refused(store: Store, arguments: tuple[str, ...], words: str) -> None:
     assert words in " ".join(output_of(*arguments, status=1).split())
+
+
+@pytest.mark.parametrize("name", ["fig.jpg", "fig", "fig.png.gz", ".pdf"])
+def test_a_picture_of_another_kind_is_refused_by_name(store: Store, tmp_path: Path, name: str) -> None:
+    arguments = ("mine", "--series", "kl", "--picture", str(tmp_path / name))
+    assert "--picture" in output_of(*arguments, status=2)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")]
+)
+def test_the_suffix_decides_what_a_picture_is(store: Store, tmp_path: Path, name: str, start: bytes) -> None:
+    for arguments in (("mine", "--series", "kl"), ("mine:1", "--benchmark", "amc23")):
+        output_of(*arguments, "--picture", str(tmp_path / name))
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_runs_are_drawn_by_any_metric_with_their_seeds(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
+    with store.write() as session:
+        for seed, right in enumerate([(True, False), (True, True)], 1):
+            add_run(session, f"x-{seed}", right, kl=seed / 10)
+            queries.experiments.add_run(session, ExperimentRun(f"x-{seed}", "x", "full", 0, seed))
+    metrics = [option for name in ("pass@1", "majority", "kl") for option in ("--metric", name)]
+    output_of("x", *metrics, "--picture", str(tmp_path / "x.png"))
+    assert [panel.title for panel in panels] == [
+        "pass@1 on b.jsonl",
+        "accuracy of the majority on b.jsonl",
+        "kl, nats",
+    ]
+    dots = [[{t: figure.value for t, figure in run.items()} for run in panel.runs["full"]] for panel in panels]
+    assert dots == [[{1: 0.5}, {1: 1.0}], [{1: 0.5}, {1: 1.0}], [{1: 0.1}, {1: 0.2}]]
 
 
 def test_models_that_were_asked_other_questions_are_refused(store: Store) -> None:

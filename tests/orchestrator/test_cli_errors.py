@@ -18,7 +18,6 @@ from orchestrator.cli import app
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import owner
 from orchestrator.runs import prepare
 from storage import queries
 from storage.session import open_store
@@ -129,8 +128,9 @@ def test_a_run_that_another_process_works_on_is_refused_and_nothing_is_changed(
     home = services_up(folder)
     store = open_store(home.database, create=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        host = owner().split(":")[0]
-        name = f"{host}:{other.pid}:{processes.started(other.pid):.0f}"
+        space = processes.space()
+        host = space.partition("@")[0]
+        name = f"{space}:{other.pid}:{processes.started(other.pid):.0f}"
         with store.write() as session:
             create(session, "busy")
             queries.run_leases.claim_run(session, run="busy", owner=name, lease_seconds=600)

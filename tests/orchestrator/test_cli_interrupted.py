@@ -15,6 +15,9 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import Services
 from orchestrator.installation.ports import free_port
 from orchestrator.starting import RunError
+from storage import queries
+from storage.session import Store
+from tests.synthetic_run import create
 
 
 def test_who_ends_a_run_in_a_terminal_is_told_that_it_is_cancelled_and_how_it_goes_on(
@@ -23,6 +26,20 @@ def test_who_ends_a_run_in_a_terminal_is_told_that_it_is_cancelled_and_how_it_go
     with pytest.raises(KeyboardInterrupt), running._told_how_to_go_on("night"):
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "run night: cancelled; `coevo resume night` continues it\n"
+
+
+@pytest.mark.parametrize("stage_begun", [False, True], ids=["an experiment has just created it", "interrupted"])
+def test_only_a_run_with_a_stage_was_interrupted(
+    sqlite: Store, capsys: pytest.CaptureFixture[str], stage_begun: bool
+) -> None:
+    with sqlite.write() as session:
+        create(session, "night")
+        if stage_begun:
+            queries.ledger.claim_stage(
+                session, run="night", iteration=0, stage="evaluate", owner="me:1:1", lease_seconds=0
+            )
+    running._print_state(sqlite, "night")
+    assert ("interrupted" in capsys.readouterr().out) is stage_begun
 
 
 def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(

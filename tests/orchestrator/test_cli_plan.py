@@ -15,7 +15,11 @@ from orchestrator.cli import app
 from orchestrator.doctor.machine import check_disk
 from orchestrator.doctor.result import Subject
 from orchestrator.installation.home import PRESETS, ROOT, Home
+from orchestrator.plan import plan as run_plan
 from orchestrator.starting import preset_path
+from storage import queries
+from storage.session import Store
+from tests.synthetic_run import finish
 
 PAGE = (ROOT / "docs" / "sizing.md").read_text()
 
@@ -84,7 +88,7 @@ def test_the_json_has_layout_memory_hours_and_assumptions() -> None:
 def test_a_preset_that_does_not_fit_is_named_with_a_way_to_change_it() -> None:
     code, output = plan("rzero-qwen3-4b", "--gpus", "1")
     assert code == 0
-    assert "It does not fit:" in output
+    assert "It does not fit as it is set:" in output
     assert re.search(r"train_challenger: 8\d\.\d GiB on the fullest GPU, of 76\.0", output)
     assert "two GPUs: the Solver then answers on the other" in output
     assert "It fits" in plan("rzero-qwen3-4b", "--gpus", "1", "--gpu-memory", "141")[1]
@@ -142,3 +146,40 @@ def test_the_docs_table_of_the_other_papers_has_the_command_s_figures() -> None:
         assert at_once == f"{min(answers_of_a_gpu, trainer['sampling_rows'])} of {answers_of_a_gpu}"
         assert [f"{memory['gib']:.1f}" for memory in figures["memory"][:2]] == [sampling, updating]
         assert hours == f"{figures['hours']['typical']:.1f} to {figures['hours']['maximum']:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "arguments", "expected"),
+    [
+        ({}, (), (0.1, 0.1)),  # seven stages of 360/7 seconds
+        # Half as many candidates: the two stages that ask and label them take half as long.
+        ({}, ("--set", "dataset.candidates=160"), (0.1 * 6 / 7, 0.1 * 6 / 7)),
+        ({"base_model": "elsewhere"}, (), None),  # another machine's speed
+    ],
+    ids=["the same settings", "fewer candidates", "another model"],
+)
+def test_finished_runs_of_the_preset_are_worth_more_than_arithmetic(
+    sqlite: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: dict[str, str],
+    arguments: tuple[str, ...],
+    expected: tuple[float, float] | None,
+) -> None:
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+    config = load_config(preset_path("demo"), {"iterations": 2, "dataset.candidates": 320, **overrides})
+    with sqlite.write() as session:
+        queries.runs.create_run(session, name="before", config=config, preset="demo")
+        queries.runs.set_run_status(session, "before", "done")
+        for t, stage in run_plan(config):
+            finish(session, "before", t, stage, {}, 360 / 7 if t else 36)
+    code, output = plan("demo", "--set", "iterations=5", "--set", "dataset.candidates=320", *arguments, "--json")
+    assert code == 0
+    figures = json.loads(output)["measured"]
+    if expected is None:
+        assert figures is None
+        return
+    assert figures["runs"] == ["before"]
+    assert figures["hours"] == pytest.approx(expected, rel=0.15)
+    assert figures["run_hours"] == pytest.approx([0.01 + 5 * hours for hours in figures["hours"]])

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
+
+import pytest
+from matplotlib.axes import Axes
+from PIL import Image
 
 from core.statistics.estimates import Estimate
+from orchestrator.report import comparison
 from orchestrator.report.comparison import Panel, picture_of
 
 ZERO = Estimate(0.0, 0.0, 0.0, 1)
@@ -19,3 +25,33 @@ def test_figures_that_are_all_0_have_an_axis() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         picture_of([Panel("accuracy", {"run": {0: ZERO, 1: ZERO}}, "step")])
+
+
+@pytest.mark.parametrize(
+    ("estimates", "share", "expected"),
+    [
+        ([(0.30, 0.28, 0.32), (0.40, 0.37, 0.43)], True, (0.27, 0.44)),  # fits, and not from 0 to 100%
+        ([(0.30, 0.00, 1.00), (0.40, 0.01, 1.00)], True, (0.24, 0.46)),  # two seeds: the intervals run out of the chart
+        ([(1.00, 1.00, 1.00), (0.90, 0.90, 0.90)], True, (0.89, 1.00)),  # no more than 100%, with the whole marker
+        ([(-3.0, -4.0, -2.0), (-1.0, -1.5, -0.5)], False, (-4.3, -0.2)),
+    ],
+)
+def test_the_axis_fits_the_values(
+    estimates: list[tuple[float, float, float]],
+    share: bool,
+    expected: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    charts: list[Axes] = []
+    monkeypatch.setattr(comparison, "_fit_axis", lambda chart, panel: (fit(chart, panel), charts.append(chart)))
+    line = {t: Estimate(value, lo, hi, 9) for t, (value, lo, hi) in enumerate(estimates)}
+    picture_of([Panel("a figure", {"run": line}, "iteration", share)])
+    assert charts[0].get_ylim() == pytest.approx(expected, abs=0.08 * (expected[1] - expected[0]))
+
+
+fit = comparison._fit_axis
+
+
+def test_the_ground_is_white() -> None:
+    with Image.open(BytesIO(picture_of([Panel("a figure", {"run": {0: ZERO}}, "iteration")]))) as picture:
+        assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import app
 from orchestrator.disk import garbage
 from orchestrator.disk.files import DiskError
+from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from storage import queries
 from storage.session import Store
@@ -121,7 +121,7 @@ def test_the_lease_of_a_process_that_was_killed_protects_nothing_and_stays_until
     create_run(sqlite, home, "demo")
     write(home.checkpoints / "demo/solver/1/model.safetensors")
     with sqlite.write() as session:
-        killed = f"{socket.gethostname()}:1:2"  # process 1 has another start time
+        killed = f"{processes.space()}:1:2"  # process 1 has another start time
         queries.run_leases.claim_run(session, run="demo", owner=killed, lease_seconds=60)
     assert removed(home, garbage.garbage(home, sqlite, AT_ONCE)) == {"checkpoints/demo/solver/1"}
     with sqlite.read() as session:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator import runs
 from orchestrator.installation import processes
-from orchestrator.ledger import LastWrite, Result, other_holder, owner, refuse_held, run_held, run_once
+from orchestrator.ledger import LastWrite, Result, other_holder, outlived, owner, refuse_held, run_held, run_once
 from orchestrator.pool.slot import Demand, training_slot
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
@@ -267,3 +267,47 @@ def test_a_run_s_lease_is_released_when_the_outermost_block_ends(store: Store) -
     holder = other_holder(store, "r")
     assert holder is not None
     assert holder.owner == "elsewhere:1:1"
+
+
+# Claims the run as another container with this host name does, and says so.
+_IN_ANOTHER_SPACE = """
+import sys
+from orchestrator.ledger import owner, run_held
+from storage.session import open_store
+with run_held(open_store(sys.argv[1]), "r"):
+    print(owner(), flush=True)
+    input()
+"""
+_SPACES = [[], ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]]
+
+
+@pytest.mark.parametrize("prefix", _SPACES, ids=["here", "another PID namespace"])
+def test_a_live_holder_keeps_its_run_in_every_pid_namespace(store: Store, tmp_path: Path, prefix: list[str]) -> None:
+    if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not make a PID namespace")
+    command = [*prefix, sys.executable, "-c", _IN_ANOTHER_SPACE, store.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
+        holder = other_holder(store, "r")
+        with pytest.raises(RunHeld), run_held(store, "r"):
+            pass
+        process.stdin.close()
+    assert holder is not None
+    assert holder.owner == name
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_process_that_cannot_be_seen_lives_if_it_renews_its_lease(
+    store: Store, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    unseen = "host@other.1:7:1"
+    _claim_run(store, unseen)
+
+    def renew_or_expire(_seconds: float) -> None:
+        with store.write() as session:
+            queries.run_leases.renew_run(session, run="r", owner=unseen, lease_seconds=700 if lives else 0)
+
+    monkeypatch.setattr("orchestrator.ledger.time.sleep", renew_or_expire)
+    assert outlived(store, "r", unseen) is not lives

@@ -42,12 +42,13 @@ def above(run: str):
 """
 DEAD = owner().rpartition(":")[0] + ":1"  # an earlier process with this process's pid
 ELSEWHERE = "another-host:7:1"
+REPLACED = owner().partition("@")[0] + "@an-earlier-container:7:1"  # its lease has ended
 
 
 @pytest.fixture
 def store(sqlite: Store) -> Store:
     with sqlite.write() as session:
-        for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on"):
+        for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on", "replaced"):
             queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
             queries.runs.set_run_status(session, name, "running")
     return sqlite
@@ -78,13 +79,14 @@ def test_flow_runs_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefec
         "waiting": flow_run(prefect, "waiting", Pending(), prefect_worker_name=mine),
         "theirs": flow_run(prefect, "theirs", Pending(), prefect_worker_name=other),
         "goes-on": flow_run(prefect, "goes-on", Running(), prefect_worker_name=mine, coevo_process=DEAD),
+        "replaced": flow_run(prefect, "replaced", Running(), prefect_worker_name=mine, coevo_process=REPLACED),
     }
     again = flow_run(prefect, "goes-on", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE)
     holders = {"killed": DEAD, "alive": owner(), "elsewhere": ELSEWHERE, "goes-on": ELSEWHERE}
     with store.write() as session:
         for run, holder in holders.items():
             queries.run_leases.claim_run(session, run=run, owner=holder, lease_seconds=600)
-    assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "waiting"]
+    assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "replaced", "waiting"]
     with store.read() as session:
         leases = {run: queries.run_leases.run_holder(session, run) for run in holders}
     assert {run: lease and lease.owner for run, lease in leases.items()} == {**holders, "killed": None}
@@ -96,6 +98,7 @@ def test_flow_runs_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefec
         "waiting": StateType.CRASHED,
         "theirs": StateType.PENDING,
         "goes-on": StateType.CRASHED,
+        "replaced": StateType.CRASHED,
     }
     assert state_of(prefect, again) == StateType.RUNNING
     with store.read() as session:
@@ -107,6 +110,7 @@ def test_flow_runs_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefec
             "waiting": "failed",
             "theirs": "running",
             "goes-on": "running",  # another machine works on it
+            "replaced": "failed",
         }
 
 

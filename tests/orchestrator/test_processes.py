@@ -31,7 +31,7 @@ def test_a_process_with_the_same_pid_and_another_start_is_not_the_same() -> None
 
 
 def test_an_owner_is_alive_while_its_process_runs_and_on_another_host_counts_as_alive() -> None:
-    host, pid, since = owner().rsplit(":", 2)
+    space, pid, since = owner().rsplit(":", 2)
     assert is_alive(owner())
-    assert not is_alive(f"{host}:{pid}:{float(since) - 1:.0f}")
-    assert is_alive(f"another-{host}:{pid}:1")
+    assert not is_alive(f"{space}:{pid}:{float(since) - 1:.0f}")
+    assert is_alive(f"another-{space}:{pid}:1")

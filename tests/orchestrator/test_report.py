@@ -12,7 +12,7 @@ from matplotlib.image import imread
 
 from core.types import Checkpoint
 from orchestrator.report import curves_png, figures, write_report
-from orchestrator.report.canvas import LIGHT, as_svg, axes, step_colour
+from orchestrator.report.canvas import as_svg, axes, step_colour
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store
@@ -147,7 +147,7 @@ def test_the_curves_can_be_read_on_a_dark_page(sqlite: Store) -> None:
     small_run(sqlite)
     pixels = imread(io.BytesIO(curves_png(sqlite, "small")), format="png")  # (height, width, RGBA), each in 0..1
     assert pixels[..., 3].min() == 1
-    assert to_hex(pixels[0, 0, :3]) == LIGHT["paper"]
+    assert to_hex(pixels[0, 0, :3]) == "#ffffff"
 
 
 def test_a_colour_without_a_dark_counterpart_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -272,3 +273,22 @@ def test_every_preset_has_a_plan() -> None:
         plan = calculate(path.stem, load_config(path), Assumptions())
         assert plan.stages
         assert plan.hours[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("gpus", "remedy"), [(1, ["kv_cache_memory_bytes"]), (None, ["kv_cache_memory_bytes", "offload", "micro_batch"])]
+)
+def test_a_small_model_on_a_small_gpu_is_told_the_settings_with_which_it_fits(
+    tmp_path: Path, gpus: int | None, remedy: list[str]
+) -> None:
+    """16 GiB of 24 are a KV cache of the Serve file. A smaller model would not be smaller by that."""
+    shape = {"hidden_size": 1024, "num_hidden_layers": 28, "intermediate_size": 3072, "num_attention_heads": 16}
+    shape |= {"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151_936, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", "max_position_embeddings": 32768, **shape})
+    )
+    config = load_config(preset_path("rzero-single-gpu"), {"base_model": str(tmp_path)})
+    plan = calculate("rzero-single-gpu", config, Assumptions(gpu_memory=24), gpus)
+    assert plan.problems
+    assert [name for name in remedy for line in advice(plan) if name in line] == remedy
+    assert len(advice(plan)) == len(remedy)

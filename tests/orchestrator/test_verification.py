@@ -103,7 +103,7 @@ def test_what_is_not_finished_is_left_out_and_named(copied: tuple[Home, Store]) 
 def test_the_lease_of_a_process_that_was_killed_is_named(copied: tuple[Home, Store]) -> None:
     home, store = copied
     with psutil.Popen(["cat"], stdin=-1) as process:
-        me = f"{socket.gethostname()}:{process.pid}:{processes.started(process.pid):.0f}"
+        me = f"{processes.space()}:{process.pid}:{processes.started(process.pid):.0f}"
         process.kill()
     with store.write() as session:
         queries.run_leases.claim_run(session, run=RUN, owner=me, lease_seconds=LEASE_S)

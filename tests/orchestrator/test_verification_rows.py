@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text, update
 
+from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.verification.checks import Verification
 from orchestrator.verification.run import verify_run
@@ -17,7 +17,7 @@ from storage.models import TrainingRollouts
 from storage.session import Store
 from tests.orchestrator.stored_runs import RUN, copy_of, store_loop, store_rounds
 
-_DEAD = f"{socket.gethostname()}:1:2"  # process 1 has another start time
+_DEAD = f"{processes.space()}:1:2"  # process 1 has another start time
 
 # What is changed by hand -> the check that finds it, and the row that it names.
 PLANTED = {

@@ -97,3 +97,34 @@ def test_a_failure_is_raised_for_all_requests_of_its_batch_and_no_others() -> No
         assert await later == "B"
 
     run_story(story)
+
+
+def test_a_cancelled_worker_fails_its_requests_and_those_that_wait() -> None:
+    """As when the event loop ends. Without an answer, they would sleep until their client gives up."""
+
+    async def story(engine: FakeEngine, batcher: Batcher[str]) -> None:
+        before = asyncio.all_tasks()
+        sampled = await submit(batcher, prompt("a"))
+        await engine.begun.wait()
+        [worker] = asyncio.all_tasks() - before - {*sampled}
+        waiting = await submit(batcher, prompt("b"), prompt("c"))
+        worker.cancel()
+        results = await asyncio.gather(*sampled, *waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [RuntimeError] * 3
+        engine.let_go.set()
+        assert await batcher.ask(prompt("d")) == "D"
+
+    run_story(story)
+
+
+def test_an_engine_with_too_few_results_fails_the_batch() -> None:
+    async def story(_engine: FakeEngine, _batcher: Batcher[str]) -> None:
+        async def sample(prompts: list[Prompt]) -> list[str]:
+            return ["only one"] * (1 if len(prompts) > 1 else len(prompts))
+
+        short = Batcher(sample, rows=8)
+        results = await asyncio.gather(*await submit(short, prompt("a"), prompt("b")), return_exceptions=True)
+        assert isinstance(results[1], ValueError)
+        assert await short.ask(prompt("c")) == "only one"
+
+    run_story(story)

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from core.settings.parsing import parse_config
 from core.types import Checkpoint, Evaluated
 from services.comparison import arms_named, compare
 from storage import queries
 from storage.errors import NotThere, StoreError
+from storage.models import Evaluations
 from storage.rows import ExperimentRun, SeriesPoint
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
@@ -140,6 +142,23 @@ def test_a_run_without_results_is_left_out_until_it_has_some(experiment: Store) 
     with experiment.read() as session:
         comparison = compare(session, *arms_named(session, ["x"]))
     assert [(arm.arm, len(arm.runs)) for arm in comparison.arms] == [("full", 2), ("all", 2)]
+    assert comparison.remarks[-1].startswith("new: left out")
+
+
+@pytest.mark.parametrize("arm", ["all", "full"], ids=["another arm", "the baseline"])
+def test_an_arm_whose_runs_have_no_iteration_in_common_is_left_out_by_name(experiment: Store, arm: str) -> None:
+    """The Solvers of the second seed lose their finished evaluations, and the base model of the first."""
+    with experiment.write() as session:
+        for model in (f"x-{arm}-1/base/0", f"x-{arm}-2/solver/1"):
+            session.execute(delete(Evaluations).where(Evaluations.model == model))
+    with experiment.read() as session:
+        if arm == "full":
+            with pytest.raises(StoreError, match="full"):
+                compare(session, *arms_named(session, ["x"]))
+            return
+        comparison = compare(session, *arms_named(session, ["x"]))
+    assert [arm.arm for arm in comparison.arms] == ["full"]
+    assert [remark for remark in comparison.remarks if remark.startswith("all: left out")]
 
 
 def test_an_evaluation_that_is_not_finished_is_not_compared(experiment: Store) -> None:
@@ -175,7 +194,7 @@ def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
     with experiment.read() as session:
         with pytest.raises(StoreError, match=r"expected one benchmark, got b\.jsonl, other\.jsonl"):
             compare(session, *arms_named(session, ["x-full-1", "elsewhere"]))
-        with pytest.raises(StoreError, match="baseline new: expected a run that has been evaluated"):
+        with pytest.raises(StoreError, match="baseline new: "):
             compare(session, *arms_named(session, ["new", "x-full-1"]))
         with pytest.raises(StoreError, match="run x-full-1: expected another run to compare it with"):
             arms_named(session, ["x-full-1"])

@@ -186,6 +186,16 @@ def test_batches_are_sent_ahead_come_in_order_and_end_with_the_first_failure() -
             next(replies)
 
 
+def test_no_thread_is_left_if_no_session_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> dict[str, str]:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("services.inference.access.headers", fail)
+    with pytest.raises(OSError, match="too many open files"):
+        next(InferenceClient("http://127.0.0.1:1/v1", "solver").generate_in_turn([[PROMPT]], "wanted", 1))
+    assert "inference" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_all_batches_together_have_at_most_concurrency_prompts_under_way() -> None:
     """The first four requests wait until a fifth comes, or for a second, in which no fifth may come."""
     lock, under_way, most, fifth = threading.Lock(), [0], [0], threading.Event()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -260,3 +262,17 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
     server.dispose()
     with reading(store) as session:
         assert session.scalar(text("SELECT pg_backend_pid()")) != backend
+
+
+def test_a_store_that_nothing_refers_to_has_no_connections(store: Store, database_url: str) -> None:
+    """Stages open a store each, and none closes it."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with open_store(database_url).read() as session:
+                assert session.scalar(text("SELECT 1")) == 1
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()

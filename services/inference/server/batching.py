@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -47,19 +47,22 @@ class Batcher(Generic[T]):
         return await request.result
 
     async def _sample_all(self) -> None:
-        """Sample batches until no request is waiting."""
-        await self._end_of_burst()
-        while batch := self._next_batch():
-            try:
-                results = await self._sample([request.prompt for request in batch])
-            except Exception as error:  # noqa: BLE001 (passed to those who sent the requests)
-                for request in batch:
-                    if not request.result.done():
-                        request.result.set_exception(error)
-            else:
-                for request, result in zip(batch, results, strict=True):
-                    if not request.result.done():
-                        request.result.set_result(result)
+        """Sample batches until no request is waiting. If this is cancelled, the requests fail instead of waiting on."""
+        batch = list[_Request[T]]()
+        try:
+            await self._end_of_burst()
+            while batch := self._next_batch():
+                try:
+                    results = await self._sample([request.prompt for request in batch])
+                    for request, result in zip(batch, results, strict=True):
+                        if not request.result.done():
+                            request.result.set_result(result)
+                except Exception as error:  # noqa: BLE001 (passed to those who sent the requests)
+                    _fail(batch, error)
+        except asyncio.CancelledError:
+            _fail([*batch, *self._waiting], RuntimeError("the sampling of this request was cancelled"))
+            self._waiting.clear()
+            raise
 
     async def _end_of_burst(self) -> None:
         """Wait until no further request arrives, a full batch is waiting, or the longest wait is over."""
@@ -78,3 +81,9 @@ class Batcher(Generic[T]):
                 batch.append(request)
                 rows += request.prompt.n
         return batch
+
+
+def _fail(requests: Iterable[_Request[T]], error: Exception) -> None:
+    for request in requests:
+        if not request.result.done():
+            request.result.set_exception(error)
