@@ -20,7 +20,7 @@ from core.types import Checkpoint, Denominator, Role
 
 # Of the mean difference between the log-probabilities of sampler and trainer, in nats per token. Rounding in float32
 # causes a gap of about 1e-5. A gap above this limit means that the trainer computes other probabilities than the
-# sampler, for example because the architecture changes its logits after the output embedding.
+# sampler. The embedded trainer finds that before its first step (trainers/local/support.py); this is a second line.
 LARGEST_SAMPLER_GAP = 0.1
 
 

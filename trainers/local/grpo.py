@@ -25,14 +25,33 @@ def token_logprobs(
     in nats, and 0 outside the mask. The entropies are exact over the whole vocabulary, and have a gradient only with
     `entropy_gradient`. The logits, the largest tensor, are computed at response positions only.
     """
-    hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
     predicting = mask.roll(-1, dims=1)  # the position before each response token; a response never starts at 0
     # One expression, because a variable would keep the logits in memory, which are as large as their log-softmax.
-    log_softmax = torch.log_softmax(model.get_output_embeddings()(hidden[predicting]).float() / temperature, dim=-1)
+    log_softmax = torch.log_softmax(_logits_at(model, ids, predicting).float() / temperature, dim=-1)
     chosen = log_softmax.gather(-1, ids[mask][:, None])[:, 0]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(log_softmax.exp() * log_softmax).sum(-1)
     return _spread(chosen, mask), _spread(entropy, mask)
+
+
+def _logits_at(model: Any, ids: Tensor, positions: Tensor) -> Tensor:
+    """The logits (N, V) of the model's own forward pass at the N positions where `positions` (B, T) is True.
+
+    After its output embedding a model may do more: Cohere's and Granite's scale the logits, Gemma 2's caps them. So the
+    model's own forward pass runs, and a hook passes on to the output embedding only the hidden states at `positions`,
+    as if they were those of one sequence.
+    """
+
+    def keep(_output_embedding: Any, arguments: tuple[Tensor]) -> Tensor:
+        return arguments[0][positions][None]
+
+    hook = model.get_output_embeddings().register_forward_pre_hook(keep)
+    try:
+        # `forward` itself, because the hooks of a sharded model have already gathered its parameters.
+        logits: Tensor = model.forward(input_ids=ids, use_cache=False).logits[0]
+    finally:
+        hook.remove()
+    return logits
 
 
 def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:

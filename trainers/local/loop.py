@@ -24,6 +24,7 @@ from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward, Rewarded
 from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
+from trainers.local.support import refuse_unsupported
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
 from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
@@ -120,6 +121,7 @@ def _make_engine(folder: Path, device: str, job: TrainJob, settings: LocalSettin
         engine.model.float()
         engine.load(folder)  # load the weights again: the first time they were rounded to the narrower type
     save_attention_memory(engine.model)
+    refuse_unsupported(engine.model)
     if settings.checkpoint_activations:
         checkpoint_layers(engine.model)
     if job.training.sharded and ranks.size > 1:

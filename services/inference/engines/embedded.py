@@ -184,7 +184,7 @@ class TransformersEngine:
             list(prompt.messages), add_generation_prompt=True, return_dict=True
         )
         ids: list[int] = encoded["input_ids"]
-        room = self.model.config.max_position_embeddings - len(ids)
+        room = self.model.config.get_text_config().max_position_embeddings - len(ids)
         if room < 1:
             raise PromptTooLong(
                 f"prompt of {len(ids)} tokens: expected fewer, because the model's context holds {len(ids) + room}"
