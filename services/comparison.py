@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from core.settings.provenance import differing
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
-from core.statistics.estimates import Estimate
-from core.statistics.seeds import Difference, over_seeds, paired_bootstrap
+from core.statistics.estimates import Estimate, paired_share_difference
+from core.statistics.seeds import Difference, compare_seeds, over_seeds, seed_pairs
 from core.types import CheckpointRole, Evaluated
 from services.api.figure_metrics import is_share
 from services.comparison_remarks import remarks
@@ -80,7 +80,7 @@ class ArmFigures:
 class Comparison:
     """Arms compared on a benchmark, each after its last iteration.
 
-    `questions` is the number of questions that all runs have answered. Differences are over these; if there are none,
+    `questions` is the number of questions that all runs have answered. Differences are on these; if there are none,
     because the benchmark's file has changed, there are no differences. `remarks` are sentences that say what the
     intervals of the differences cover, and which arms are left out and why.
     """
@@ -120,18 +120,16 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         raise StoreError(f"baseline {baseline}: it cannot be compared, since {left_out[baseline]}")
     last = {arm: max(common[arm]) for arm in results}
     final = {
-        arm: {arms[_loop(arm)].index(run): of_run[last[arm]] for run, of_run in of_runs.items()}
+        arm: [(int(configs[run]["seed"]), of_run[last[arm]]) for run, of_run in of_runs.items()]
         for arm, of_runs in results.items()
     }
-    questions = sorted(set.intersection(*(set(of_run) for of_runs in final.values() for of_run in of_runs.values())))
-    seeds = {
-        arm: [
-            tuple(configs[arms[_loop(name)][number]]["seed"] for name in (baseline, arm))
-            for number in sorted(final[baseline].keys() & of_runs.keys())
-        ]
-        for arm, of_runs in final.items()
+    questions = sorted(set.intersection(*(set(result) for runs in final.values() for _, result in runs)))
+    differences = {
+        arm: _differences(final[baseline], runs, questions)
+        for arm, runs in final.items()
         if arm != baseline and questions
     }
+    seeds = {arm: [seed for seed, _ in runs] for arm, runs in final.items()}
     settings = differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()}, NOT_COMPARED)
     return Comparison(
         benchmark,
@@ -145,11 +143,14 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
                 last[arm],
                 settings[arm],
                 _curves(of_runs.values()) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
-                {} if arm == baseline else _differences(final[baseline], final[arm], questions),
+                differences.get(arm, {}),
             )
             for arm, of_runs in results.items()
         ],
-        [*remarks(baseline, seeds), *(f"{arm}: left out, since {reason}." for arm, reason in left_out.items())],
+        [
+            *remarks(baseline, seeds, differences),
+            *(f"{arm}: left out, since {reason}." for arm, reason in left_out.items()),
+        ],
     )
 
 
@@ -203,7 +204,8 @@ def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
         name: [{t: fmean(map(score, answered.values())) for t, answered in of_run.items()} for of_run in results]
         for name, score in SCORES.items()
     }
-    curves = {name: _points(values, True) for name, values in by_figure.items()}
+    questions = min((len(answered) for of_run in results for answered in of_run.values()), default=0)
+    curves = {name: _points(values, True, 1 / questions if questions else 0.0) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 
 
@@ -216,33 +218,46 @@ def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]
     return {name: points for name, points in curves.items() if points}
 
 
-def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool) -> list[Point]:
+def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool, grain: float = 0.0) -> list[Point]:
     common = set.intersection(*(set(values) for values in values_of_runs))
     points = []
     for t in sorted(common):
         values = [of_run[t] for of_run in values_of_runs]
-        points.append(Point(t, fmean(values), over_seeds(values, of_share), values))
+        points.append(Point(t, fmean(values), over_seeds(values, of_share, grain), values))
     return points
 
 
-def _differences(
-    baseline: Mapping[int, Mapping[str, Evaluated]],
-    arm: Mapping[int, Mapping[str, Evaluated]],
-    questions: Sequence[str],
-) -> dict[str, Difference]:
-    """The differences of two arms, given as number of the seed -> results. The same number in both is a pair.
+_Final = Sequence[tuple[int, Mapping[str, Evaluated]]]  # seed and results of each run of an arm
 
-    There are none without questions or without pairs.
-    """
-    pairs = [(baseline[number], arm[number]) for number in sorted(baseline.keys() & arm.keys())]
-    if not questions or not pairs:
-        return {}
-    return {
-        name: paired_bootstrap(
-            [[score(result[question]) - score(before[question]) for question in questions] for before, result in pairs]
-        )
-        for name, score in SCORES.items()
-    }
+
+def _differences(baseline: _Final, arm: _Final, questions: Sequence[str]) -> dict[str, Difference]:
+    """How much higher the figures of `arm` are, on questions that all runs have answered."""
+    return {name: _difference(baseline, arm, questions, score, name) for name, score in SCORES.items()}
+
+
+def _difference(
+    baseline: _Final, arm: _Final, questions: Sequence[str], score: Callable[[Evaluated], float], name: str
+) -> Difference:
+    scores = [[[score(result[question]) for question in questions] for _, result in runs] for runs in (baseline, arm)]
+    before, after = (
+        [(seed, fmean(values)) for (seed, _), values in zip(runs, of_arm, strict=True)]
+        for runs, of_arm in zip((baseline, arm), scores, strict=True)
+    )
+    pairs = seed_pairs(before, after)
+    if pairs:  # then only the runs that are paired count, so that all figures are of the same runs
+        before, after = ([runs[pair[side]] for pair in pairs] for side, runs in enumerate((before, after)))
+        scores = [[of_arm[pair[side]] for pair in pairs] for side, of_arm in enumerate(scores)]
+    by_question = [[fmean(values) for values in zip(*of_arm, strict=True)] for of_arm in scores]
+    over_questions = paired_share_difference(*by_question)
+    if over_questions is None:
+        raise ValueError("questions: expected at least one")
+    samples = max(1, baseline[0][1][questions[0]].samples) if name == "pass_at_1" else 1
+    return Difference(
+        over_questions.value,
+        compare_seeds(before, after, 1 / (samples * len(questions))),
+        over_questions,
+        [ours - theirs for (_, theirs), (_, ours) in zip(before, after, strict=True)] if pairs else [],
+    )
 
 
 def arms_named(session: Session, names: Sequence[str]) -> tuple[dict[str, list[str]], str]:

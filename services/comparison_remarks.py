@@ -1,29 +1,46 @@
-"""What the intervals of a comparison cover, in words: the questions, and the seeds only where there are several."""
+"""What the intervals of a comparison cover, in words: the seeds where there are several, and the questions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from core.statistics.seeds import LEAST_SEEDS, Difference
 
-def remarks(baseline: str, seeds: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[str]:
+
+def remarks(
+    baseline: str, seeds: Mapping[str, Sequence[int]], differences: Mapping[str, Mapping[str, Difference]]
+) -> Iterator[str]:
     """Sentences about the differences of arms to the baseline.
 
-    `seeds` has for each arm the seeds of the runs that are paired, the baseline's and its own.
+    `seeds` has those of each arm's runs, and `differences` the figures of each arm that is compared.
     """
-    if not any(seeds.values()):
+    if not differences:
         return
-    single = [arm for arm, pairs in seeds.items() if len(pairs) == 1]
-    over = "questions" if len(single) == len(seeds) else "questions and seeds"
-    yield f"Below each figure is its difference to {baseline}, with interval and p of a paired bootstrap over {over}."
+    tests = {arm: next(iter(figures.values())).over_seeds for arm, figures in differences.items()}
+    yield f"Below each figure is its difference to {baseline}, with its 95% interval over seeds (Student's t)."
+    few = [arm for arm, test in tests.items() if test is not None and test.p is None]
+    if few:
+        yield (
+            f"There is no p below {LEAST_SEEDS} seeds an arm ({', '.join(few)}): with so few, the interval over seeds "
+            "is wide, and it alone says whether the arms differ."
+        )
+    yield (
+        "The last interval, over the choice of questions, is that of these very trainings: it says how precisely they "
+        "were measured, and nothing about another seed."
+    )
+    single = [arm for arm, test in tests.items() if test is None]
     if single:
         yield (
-            f"{', '.join(single)}: one seed is compared with one seed, so the interval and p cover the choice of "
-            "questions only. They say nothing about another training; that takes several seeds of each arm."
+            f"{', '.join(single)}: a single run is compared, so there is no interval over seeds, and nothing is known "
+            "about another training. That takes several seeds of each arm."
         )
-    for arm, pairs in seeds.items():
-        different = [f"{own} with {others}" for others, own in pairs if own != others]
-        if different:
+    for arm, figures in differences.items():
+        if not next(iter(figures.values())).by_seed:
             yield (
-                f"{arm}: it is not paired by seed, since its seeds are not those of {baseline} (seed "
-                f"{', '.join(different)}); only the questions are the same."
+                f"{arm}: it is not paired by seed, since its seeds ({_listed(seeds[arm])}) are not those of {baseline} "
+                f"({_listed(seeds[baseline])}); only the questions are the same."
             )
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))

@@ -78,13 +78,15 @@ def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
     `figure.n` is the number of runs, and `solver` has no run's name: base/0 or solver/3.
     """
     values: dict[tuple[str, int, str | None, Slice], list[float]] = {}
+    fewest: dict[tuple[str, int, str | None, Slice], int] = {}  # questions of any of the runs
     for cell in chain.from_iterable(of_runs):
-        solver = cell.solver and cell.solver.partition("/")[2]
-        values.setdefault((cell.oracle, cell.questions, solver, cell.over), []).append(cell.figure.value)
+        key = (cell.oracle, cell.questions, cell.solver and cell.solver.partition("/")[2], cell.over)
+        values.setdefault(key, []).append(cell.figure.value)
+        fewest[key] = min(fewest.get(key, cell.figure.n), cell.figure.n)
     return [
         MatrixCell(*key, figure)
         for key, of_cell in values.items()
-        if len(of_cell) == len(of_runs) and (figure := over_seeds(of_cell, is_share=True)) is not None
+        if len(of_cell) == len(of_runs) and (figure := over_seeds(of_cell, True, 1 / fewest[key])) is not None
     ]
 
 

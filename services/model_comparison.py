@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from core.settings.evaluation import MOST_SAMPLES, Protocol
 from core.statistics.curves import CurvePoint, Tally, majority_at_k, pass_at_k
-from core.statistics.estimates import Estimate, mean_share, share
-from core.statistics.seeds import Difference, average_bootstrap
+from core.statistics.estimates import Estimate, average, mean_share, paired_share_difference, share
 from core.types import GREEDY
 from services.comparison import SCORES
 from services.evaluations import RUN_MODEL, figures_of, named_checkpoint, tally_of
@@ -35,11 +34,12 @@ _BY_K: dict[str, Callable[[Tally, int], float]] = {
 class Cell:
     """A model's figure, and how much higher it is than the first model's on the same questions.
 
-    `difference` is None for the first model, and where it has no figure. n is a number of questions.
+    `difference` is None for the first model, and where it has no figure. n is a number of questions. The intervals are
+    over the choice of questions, for these very models: they say nothing about another training, so there is no p.
     """
 
     figure: Estimate
-    difference: Difference | None
+    difference: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,10 @@ def _rows(
             name: Cell(_figure(values, sufficient[name]), _difference({name: values}, base))
             for name, values in of_model.items()
         }
-        average = None
+        over_all = None
         if len(of_model) == len(sufficient) > 1:
-            over_all = average_bootstrap([[*values.values()] for values in of_model.values()]).estimate
-            average = Cell(over_all, _difference(of_model, base))
-        rows.append(ModelFigures(model, metric, cells, average))
+            over_all = Cell(average([cell.figure for cell in cells.values()]), _difference(of_model, base))
+        rows.append(ModelFigures(model, metric, cells, over_all))
     return rows
 
 
@@ -270,12 +269,13 @@ def _figure(scores: Scores, metric: str) -> Estimate:
     return estimate
 
 
-def _difference(of_model: Mapping[str, Scores], of_first: Mapping[str, Scores]) -> Difference | None:
+def _difference(of_model: Mapping[str, Scores], of_first: Mapping[str, Scores]) -> Estimate | None:
     """The difference to the first model over benchmarks, each of which counts the same, if the first has them all."""
     if not of_model.keys() <= of_first.keys():
         return None
-    pairs = [(scores, of_first[name]) for name, scores in of_model.items()]
-    return average_bootstrap([[new[item] - old[item] for item in new] for new, old in pairs])
+    pairs = [(of_first[name], scores) for name, scores in of_model.items()]
+    differences = [paired_share_difference([old[item] for item in new], [*new.values()]) for old, new in pairs]
+    return average([difference for difference in differences if difference])
 
 
 def needed(metric: str | None) -> int:

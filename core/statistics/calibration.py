@@ -7,13 +7,14 @@ comes with a check: each audited iteration is estimated from the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.statistics.estimates import Z95, Estimate
+from core.statistics.estimates import Estimate, t95
 
 _DRAWS = 200  # of the bootstrap
 
@@ -72,11 +73,12 @@ def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int
     `n` of the estimate is the number of audits. None if there are no audits, or for an empty set.
 
     The chance that a label is right is fitted as a non-decreasing function of p_hat (isotonic least squares, linear
-    between the p_hats that occur and constant beyond them) and averaged over the set. The 95% interval is normal,
+    between the p_hats that occur and constant beyond them) and averaged over the set. The 95% interval is Student's,
     within 0..1. Its variance is the sum of two: that of a bootstrap of the audits within each iteration and of the set
     itself, with a fixed seed; and the mean squared error when each audited iteration is estimated from the others,
-    because iterations differ by more than chance. With a single audited iteration the second is unknown, and the
-    interval is too narrow.
+    because iterations differ by more than chance. The second rests on as few values as there are audited iterations,
+    so the degrees of freedom are those of Satterthwaite (1946). With a single audited iteration it is unknown, and the
+    interval is 0 to 1.
     """
     table = _Table.of(audited)
     weights = np.array([population[p_hat] for p_hat in sorted(population)], dtype=np.float64)
@@ -89,8 +91,13 @@ def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int
         _predict(table.p_hats, n, right, p_hats, drawn_weights)
         for n, right, drawn_weights in zip(*table.resampled(generator), _resample(weights, generator), strict=True)
     ]
-    half = Z95 * float(np.sqrt(np.var(draws) + table.mean_squared_error()))
-    return Estimate(value, max(0.0, value - half), min(1.0, value + half), int(table.n.sum()))
+    n, of_draws, of_iterations = int(table.n.sum()), float(np.var(draws)), table.mean_squared_error()
+    if of_iterations is None:
+        return Estimate(value, 0.0, 1.0, n)
+    variance = of_draws + of_iterations
+    df = (len(table.n) - 1) * (variance / of_iterations) ** 2 if of_iterations else math.inf
+    half = t95(int(min(df, 10**6))) * math.sqrt(variance)
+    return Estimate(value, max(0.0, value - half), min(1.0, value + half), n)
 
 
 def calibration_check(
@@ -134,10 +141,10 @@ class _Table:
             right, wrong = right + drawn[:, : self.p_hats.size], wrong + drawn[:, self.p_hats.size :]
         return right + wrong, right
 
-    def mean_squared_error(self) -> float:
-        """The mean square of estimated - measured over the audits of each iteration; 0 if there is only one."""
+    def mean_squared_error(self) -> float | None:
+        """The mean square of estimated - measured over the audits of each iteration; None if there is only one."""
         if len(self.n) == 1:
-            return 0.0
+            return None
         squares = []
         for n, right in zip(self.n, self.right, strict=True):
             other_n, other_right = self.n.sum(axis=0) - n, self.right.sum(axis=0) - right

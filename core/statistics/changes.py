@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from core.settings.alerts import Alerts, Rule, Tested
-from core.statistics.estimates import Z95, Estimate, difference, wilson
+from core.statistics.estimates import Estimate, difference, t95, wilson
 
 # The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
 # it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests it.
@@ -224,14 +224,14 @@ def _crossing_probability(h: float, k: float, iterations: int) -> float:
 def _figure(point: Point) -> _Figure | None:
     """The figure of a point; None if the point has no interval or no items.
 
-    It is a share of counts if its interval is Wilson's interval of its own count. That of a stratified sample is not.
+    It is a share of counts if its interval is that of its own count. That of a stratified sample is not.
     """
     if point.lo is None or point.hi is None or point.n == 0:
         return None
     # The interval of a mean of shares is cut off at 0 and 1. Then only its other end shows the variance.
     is_cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
     half = max(point.value - point.lo, point.hi - point.value) if is_cut else (point.hi - point.lo) / 2
-    variance = (half / Z95) ** 2
+    variance = (half / t95(point.n - 1)) ** 2
     right = round(point.value * point.n)
     if not 0 <= right <= point.n or not math.isclose(right / point.n, point.value, abs_tol=1e-9):
         return _Figure(point.value, variance, point.n, None)
@@ -277,7 +277,7 @@ def _text(key: SeriesKey, now: _Figure, before: _Figure, explanation: str) -> st
 
 
 def _estimate(figure: _Figure) -> Estimate:
-    half = Z95 * math.sqrt(figure.variance)
+    half = t95(figure.n - 1) * math.sqrt(figure.variance)
     interval = None if figure.right is None else wilson(figure.right, figure.n)
     lo, hi = interval or (figure.value - half, figure.value + half)
     return Estimate(figure.value, lo, hi, figure.n)

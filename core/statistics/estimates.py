@@ -1,14 +1,22 @@
-"""Estimates: a share, a mean or a difference with its 95% interval and the number of items that it rests on."""
+"""Estimates: a share, a mean or a difference with its 95% interval and the number of items that it rests on.
+
+Every share over items has one kind of interval (`mean_share`), whether an item is right or wrong (`share`) or has a
+share of its own, as pass@1 over questions. `tests/core/test_coverage.py` simulates how often it contains the truth.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, variance
 from typing import Any
 
-Z95 = 1.96  # standard errors to either end of a normal 95% interval
+# Both sums of squares of `mean_share` get this much more. Chosen by simulation: without it, a few items that happen to
+# agree would promise that all do; with more, the intervals of items that are equally hard become too wide.
+_IMAGINED = 0.1
+_FEW = 3.5  # successes, or failures, for which Wilson's interval is too short on the side of the rare ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,40 +44,66 @@ class Sums:
         return Sums(self.n + other.n, self.total + other.total, self.squares + other.squares)
 
 
-def wilson(successes: int, n: int, z: float = Z95) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) for the share `successes / n`, 95% at the default z; None when n = 0.
+@lru_cache(maxsize=4_096)
+def t95(df: int) -> float:
+    """Standard errors to either end of Student's 95% interval: 12.7 with one degree of freedom, 1.96 with very many."""
+    from scipy.special import stdtrit  # slow to import, and few callers need it
 
-    Unlike the normal interval, it stays in [0, 1], contains the share, and does not shrink to a point at 0 or n
-    successes.
+    return float(stdtrit(max(df, 1), 0.975))
+
+
+def wilson(successes: int, n: int) -> tuple[float, float] | None:
+    """The 95% interval of the share `successes / n`, as in `wilson_at`; None when n = 0.
 
     Raises:
         ValueError: `successes` is not in 0..n.
     """
     if not 0 <= successes <= n:
         raise ValueError(f"successes: expected 0..{n}, got {successes}")
-    return wilson_at(successes / n, n, z) if n else None
+    return wilson_at(successes / n, n, n) if n else None
 
 
-def wilson_at(p: float, n: float, z: float = Z95) -> tuple[float, float]:
-    """Wilson's interval for a share p at an effective number of items, which need not be whole."""
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(max(0.0, p * (1 - p)) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+def wilson_at(p: float, n: float, items: int) -> tuple[float, float]:
+    """The 95% interval of a share p that is as precise as that of `n` independent successes or failures.
+
+    n need not be whole: it is the effective number if p is the mean over `items` of shares, or a weighted one.
+
+    It is Wilson's score interval (1927) with Student's quantile for `items` instead of the normal one. With a thousand
+    items there is no difference; with few, Wilson's own contains the truth too seldom (in 88% of cases for 4 items at
+    p = 0.5). With one to three successes, the lower end is that of Clopper and Pearson (1934) at 5%, if that is lower;
+    likewise the upper end with few failures (Brown, Cai and DasGupta 2001 do so with the Poisson limit). Unlike the
+    normal interval, it stays in [0, 1], contains the share, and does not shrink to a point at 0 or 1.
+    """
+    t = t95(items - 1)
+    centre = (p + t * t / (2 * n)) / (1 + t * t / n)
+    half = t * math.sqrt(max(0.0, p * (1 - p)) / n + t * t / (4 * n * n)) / (1 + t * t / n)
     # If p is 0 or 1, one end is p itself, and rounding must not move it past p.
-    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+    lo, hi = min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+    return min(lo, _rare_limit(p * n, n)), max(hi, 1 - _rare_limit((1 - p) * n, n))
+
+
+def _rare_limit(successes: float, n: float) -> float:
+    """The lower limit of a share with few successes; 1 if they are none or not few."""
+    if not 0 < successes < _FEW:
+        return 1.0
+    from scipy.special import betaincinv  # slow to import, and few callers need it
+
+    return float(betaincinv(successes, n - successes + 1, 0.05))
 
 
 def share(successes: int, n: int) -> Estimate | None:
-    """`successes / n` with its 95% Wilson interval; None when n = 0. Raises as `wilson` does."""
+    """`successes / n` with its 95% interval; None when n = 0. Raises as `wilson` does."""
     interval = wilson(successes, n)
     return Estimate(successes / n, *interval, n) if interval else None
 
 
 def mean(values: Sequence[float] | Sums) -> Estimate | None:
-    """The mean of n items with its normal interval; None for fewer than two, which show no spread.
+    """The mean of n items with Student's interval; None for fewer than two, which show no spread.
 
     If there are k samples of each item, pass the items' means and not the samples, because the samples of one item are
     not independent: pass@1 over n questions with k rollouts each rests on n questions, and its error is the spread
-    between questions. The interval may go beyond the range of the values.
+    between questions. The interval may go beyond the range of the values. If all values are equal, it is a point,
+    because nothing is known of their scale; of shares, take `mean_share`.
     """
     if isinstance(values, Sums):
         if values.n < 2:
@@ -81,27 +115,33 @@ def mean(values: Sequence[float] | Sums) -> Estimate | None:
             return None
         n, centre = len(values), fmean(values)
         spread = variance(values)
-    half = Z95 * math.sqrt(spread / n)
+    half = t95(n - 1) * math.sqrt(spread / n)
     return Estimate(centre, centre - half, centre + half, n)
 
 
 def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
-    """The mean of shares. Its interval is that of `mean`, cut off at 0 and 1. None without items.
+    """The mean of shares, one of each item and each in 0..1, with its 95% interval; None without items.
 
-    If all shares are 0, or all are 1, they show no spread; then it is Wilson's interval for as many failures or
-    successes. For a single item with another share it is 0..1.
+    The interval is `wilson_at`'s at the effective number of items: n times the variance that n successes or failures
+    with this mean would have, over that of the items. So it is `share`'s if all items are 0 or 1, and narrower the
+    more they are alike. Of items that are 0 or 1 throughout, nothing is known but that; they count as n.
+
+    In simulations (`tests/core/test_coverage.py`) it contains the truth in 94 to 97% of cases from 20 items on, unless
+    all items are equally hard. With fewer it does so more often, up to always with two or three.
     """
-    sums = values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), 0.0)
-    if sums.n and sums.total in (0, sums.n):
-        return share(int(sums.total), sums.n)
-    if sums.n == 1:
-        return Estimate(sums.total, 0.0, 1.0, 1)
-    estimate = mean(values)
-    return estimate and Estimate(estimate.value, max(estimate.lo, 0.0), min(estimate.hi, 1.0), estimate.n)
+    sums = (
+        values if isinstance(values, Sums) else Sums(len(values), math.fsum(values), math.fsum(x * x for x in values))
+    )
+    if sums.n == 0:
+        return None
+    p = min(1.0, max(0.0, sums.total / sums.n))
+    of_items, of_trials = max(0.0, sums.squares - sums.n * p * p), sums.n * p * (1 - p)
+    effective = sums.n * max(1.0, (of_trials + _IMAGINED) / (of_items + _IMAGINED))
+    return Estimate(p, *wilson_at(p, effective, sums.n), sums.n)
 
 
 def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
-    """The mean of `after - before` over the same n items, with its interval; None for fewer than two.
+    """The mean of `after - before` over the same n items, with Student's interval; None for fewer than two.
 
     Pairing removes the spread between easy and hard items, so it detects differences that two separate intervals do
     not.
@@ -109,18 +149,47 @@ def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estima
     Raises:
         ValueError: `after` does not have as many values as `before`.
     """
-    if len(before) != len(after):
-        raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")
+    _require_pairs(before, after)
     return mean([new - old for old, new in zip(before, after, strict=True)])
+
+
+def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
+    """The mean of `after - before` over the same n items, where both are shares; None without items.
+
+    Such differences lie in -1..1, and their interval is that of `mean_share`, stretched to this range. So it is not a
+    point if no item differs: a difference of less than about one item in n would not have shown.
+
+    Raises:
+        ValueError: `after` does not have as many values as `before`.
+    """
+    _require_pairs(before, after)
+    estimate = mean_share([(1 + new - old) / 2 for old, new in zip(before, after, strict=True)])
+    return estimate and Estimate(*(2 * x - 1 for x in (estimate.value, estimate.lo, estimate.hi)), estimate.n)
+
+
+def average(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of at least one estimate over different items, each of which counts the same. n is that of all items.
+
+    The interval is made from theirs by the square-and-add method, as in `difference`.
+    """
+    k = len(estimates)
+    value = math.fsum(estimate.value for estimate in estimates) / k
+    below = math.hypot(*(estimate.value - estimate.lo for estimate in estimates)) / k
+    above = math.hypot(*(estimate.hi - estimate.value for estimate in estimates)) / k
+    return Estimate(value, value - below, value + above, sum(estimate.n for estimate in estimates))
 
 
 def difference(now: Estimate, before: Estimate) -> Estimate:
     """`now - before` for two estimates that share no items. n is the smaller of the two.
 
-    The 95% interval is made from theirs by the square-and-add method. From two Wilson intervals this gives Newcombe's
-    tenth interval (1998), from two normal ones the normal interval.
+    The 95% interval is made from theirs by the square-and-add method (Newcombe 1998, method 10).
     """
     value = now.value - before.value
     lo = value - math.hypot(now.value - now.lo, before.hi - before.value)
     hi = value + math.hypot(now.hi - now.value, before.value - before.lo)
     return Estimate(value, lo, hi, min(now.n, before.n))
+
+
+def _require_pairs(before: Sequence[float], after: Sequence[float]) -> None:
+    if len(before) != len(after):
+        raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")

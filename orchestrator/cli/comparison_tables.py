@@ -67,16 +67,24 @@ def _point(arm: ArmFigures, name: str) -> Point | None:
 def _cell(point: Point | None, difference: Difference | None) -> str:
     if point is None:
         return ""
-    return "\n".join(_lines(point.mean, point.interval, difference))
+    lines = [f"{100 * point.mean:.1f}"]
+    if point.interval is not None:
+        lines.append(f"{100 * point.interval.lo:.1f} to {100 * point.interval.hi:.1f}")
+    return "\n".join([*lines, *(_differences(difference) if difference else ())])
 
 
-def _lines(value: float, interval: Estimate | None, difference: Difference | None) -> Iterator[str]:
-    yield f"{100 * value:.1f}"
-    if interval is not None:
-        yield f"{100 * interval.lo:.1f} to {100 * interval.hi:.1f}"
-    if difference is not None:
-        by, lo, hi = (100 * x for x in (difference.estimate.value, difference.estimate.lo, difference.estimate.hi))
-        yield from (f"{by:+.1f}", f"{lo:+.1f} to {hi:+.1f}", f"p = {difference.p:.2g}")
+def _differences(difference: Difference) -> Iterator[str]:
+    """The difference, its interval over seeds with n and p, and that over the choice of questions."""
+    yield f"{100 * difference.value:+.1f}"
+    if test := difference.over_seeds:
+        yield f"{_points(test.estimate)}, {test.estimate.n} seeds"
+        values = (("p", test.p), ("sign test p", test.sign_p))
+        yield from (f"{name} = {p:.2g}" for name, p in values if p is not None)
+    yield f"{_points(difference.over_questions)}, questions"
+
+
+def _points(estimate: Estimate) -> str:
+    return f"{100 * estimate.lo:+.1f} to {100 * estimate.hi:+.1f}"
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
@@ -96,10 +104,13 @@ def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> Non
     fitting = max(1, (console.width - _MODEL_WIDTH) // _CELL_WIDTH)
     for start in range(0, len(columns), fitting):
         console.print(_models_table(comparison, columns[start : start + fitting]))
-    console.print("First the figure and its 95% interval over questions.")
+    console.print("First the figure and its 95% interval over the choice of questions.")
     if len(comparison.rows) > 1:
         first = comparison.rows[0].model
-        console.print(f"Then the difference to {first}: a paired bootstrap over questions.", markup=False)
+        console.print(
+            f"Then the difference to {first} on the same questions, likewise. It says nothing about another training.",
+            markup=False,
+        )
     for metric in dict.fromkeys(row.metric for row in comparison.rows):
         without = [
             benchmark.name
@@ -142,4 +153,9 @@ def _models_table(comparison: ModelComparison, columns: Sequence[Column]) -> Tab
 
 
 def _model_cell(cell: Cell | None) -> str:
-    return "" if cell is None else "\n".join(_lines(cell.figure.value, cell.figure, cell.difference))
+    if cell is None:
+        return ""
+    lines = [f"{100 * cell.figure.value:.1f}", f"{100 * cell.figure.lo:.1f} to {100 * cell.figure.hi:.1f}"]
+    if cell.difference is not None:
+        lines += [f"{100 * cell.difference.value:+.1f}", _points(cell.difference)]
+    return "\n".join(lines)

@@ -89,4 +89,4 @@ def _pooled(steps: Sequence[Mapping[str, float]], share: str, n: str, max_n: int
         return None
     value = sum(step[share] * step[n] for step in steps if step.get(n)) / total
     count = round(total) if max_n is None else min(round(total), max_n)
-    return Estimate(value, *wilson_at(value, count), count) if count else None
+    return Estimate(value, *wilson_at(value, count, count), count) if count else None

@@ -123,9 +123,9 @@ def test_a_weighted_share_by_hand() -> None:
     # + 0.5625 * (29/30) * 0.214650 / 10 = 0.00100666 + 0.01167157 = 0.01267823. The middle, 0.25 * 0.766529
     # + 0.75 * 0.311983 = 0.425620, spreads 0.244468; over the set 0.000611. n = 0.244468 / 0.0132894 = 18.3957.
     estimate = stratified_share([Stratum(100, 10, 8), Stratum(300, 10, 3)])
-    n, z2 = 18.3957, 1.96**2
+    n, z2 = 18.3957, 2.093024**2  # Student's, with 19 degrees of freedom
     centre = (0.425 + z2 / (2 * n)) / (1 + z2 / n)
-    half = 1.96 * math.sqrt(0.425 * 0.575 / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    half = z2**0.5 * math.sqrt(0.425 * 0.575 / n + z2 / (4 * n * n)) / (1 + z2 / n)
     assert (estimate.value, estimate.n) == (pytest.approx(0.425), 20)
     assert (estimate.lo, estimate.hi) == pytest.approx((centre - half, centre + half), abs=1e-4)
 

@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 from core.settings.alerts import Alerts, Rule
 from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, findings
-from core.statistics.estimates import mean, wilson
+from core.statistics.estimates import mean, t95, wilson
 
 LABELS = SeriesKey("label_accuracy", "kept", "exact")
 ALERTS = Alerts()
@@ -47,7 +47,7 @@ def test_a_sudden_drop_by_hand() -> None:
     assert (alert.reference, alert.threshold) == (pytest.approx(0.8), pytest.approx(0.8 - 0.058942, abs=1e-5))
     assert alert.text == (
         "label accuracy over kept by exact is 70.0% (n = 400), against 80.0% (n = 2,000) in iterations 1 to 5: "
-        "-10.0 points [-15.0, -5.4]"
+        "-10.0 points [-15.0, -5.3]"
     )
     assert label_findings(points_of([0.8] * 5 + [0.8 - 0.058])) == []
     [warning] = label_findings(points_of([0.8] * 5 + [0.74]))
@@ -87,7 +87,7 @@ def test_means_are_tested_by_their_intervals() -> None:
     # The standard errors are 0.1 and, for two iterations together, 0.1 / sqrt(2): sqrt(0.015) = 0.122474. The one rule
     # has the whole rate: 0.05 * 0.9 / 10 for its one direction.
     settings = Alerts(rules={name: {"enabled": name == "vote_entropy"} for name in ALERTS.rules})
-    key, half = SeriesKey("vote_entropy", "all"), 1.96 * 0.1
+    key, half = SeriesKey("vote_entropy", "all"), t95(199) * 0.1
     limit = norm.isf(0.05 * 0.9 / 10) * math.sqrt(0.015)
     for fall, expected in ((limit + 1e-3, 1), (limit - 1e-3, 0)):
         points = [Point(t, 1.0, 1 - half, 1 + half, 200) for t in (1, 2)]
@@ -139,8 +139,8 @@ def test_the_accuracy_of_labels_made_in_training_is_tested_like_label_accuracy()
 
 
 def test_the_width_of_an_interval_cut_off_at_one_is_taken_from_its_other_side() -> None:
-    # 0.98 -+ 0.04 is cut off at 1. Standard errors are 0.04 / 1.96 each, 0.02886 of the difference; times z = 3.8906
-    # (a tenth of nine tenths of 1/90 of the rate 0.05) it is 0.1123. With half of [0.94, 1] it would be 0.0993.
+    # 0.98 -+ 0.04 is cut off at 1. Standard errors are 0.04 / 1.984 each, 0.02851 of the difference; times z = 3.8906
+    # (a tenth of nine tenths of 1/90 of the rate 0.05) it is 0.1109. With half of [0.94, 1] it would be 0.0981.
     before, key = Point(1, 0.98, 0.94, 1.0, 100), SeriesKey("held_out")
     assert label_findings([before, Point(2, 0.88, 0.84, 0.92, 100)], Alerts(), key) == []
     assert len(label_findings([before, Point(2, 0.867, 0.827, 0.907, 100)], Alerts(), key)) == 1
@@ -200,7 +200,7 @@ def stable_run(rng: np.random.Generator, p: float, iterations: int) -> dict[Seri
 
 
 def _means(values: np.ndarray) -> Iterator[Point]:
-    halves = 1.96 * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    halves = t95(values.shape[1] - 1) * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
     for t, (value, half) in enumerate(zip(values.mean(axis=1).tolist(), halves.tolist(), strict=True), 1):
         yield Point(t, value, value - half, value + half, values.shape[1])
 
@@ -244,7 +244,7 @@ def _iterations_with_sudden_alert(successes: np.ndarray) -> set[int]:
     return {alert.point.iteration for alert in findings({LABELS: points}, ALERTS) if alert.rule == "sudden"}
 
 
-def test_simulated_coverage_of_wilson_s_interval_is_95_percent_on_average() -> None:
+def test_simulated_coverage_of_a_share_s_interval_is_95_percent_on_average() -> None:
     """The coverage goes up and down with p and n, so its average over a grid is compared with 95%: 49 values of p from
     0.02 to 0.98, and five of n."""
     rng = np.random.default_rng(22)
@@ -259,7 +259,7 @@ def test_simulated_coverage_of_wilson_s_interval_is_95_percent_on_average() -> N
     assert min(covered) > 0.88
 
 
-def test_the_exact_coverage_of_wilson_s_interval_is_95_percent_on_average() -> None:
+def test_the_exact_coverage_of_a_share_s_interval_is_95_percent_on_average() -> None:
     """The same average as in the simulation, computed from the binomial distribution."""
     covered = []
     for n in (50, 100, 200, 400):

@@ -5,22 +5,34 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
-from core.statistics.estimates import Estimate, Sums, difference, mean, mean_share, paired_difference, share, wilson
+from core.statistics.estimates import (
+    Estimate,
+    Sums,
+    difference,
+    mean,
+    mean_share,
+    paired_difference,
+    share,
+    wilson,
+    wilson_at,
+)
 
 
-def test_wilson_by_hand() -> None:
-    # 8 of 10, z = 1.96, z² = 3.8416: centre (0.8 + 0.19208) / 1.38416 = 0.716738,
-    # half 1.96 * sqrt(0.016 + 0.009604) / 1.38416 = 0.226581.
-    assert wilson(8, 10) == pytest.approx((0.490157, 0.943319), abs=1e-6)
+def test_the_interval_of_a_share_by_hand() -> None:
+    # 8 of 10, t = 2.262157, t² = 5.117355: centre (0.8 + 0.255868) / 1.511735 = 0.698447,
+    # half 2.262157 * sqrt(0.016 + 0.012793) / 1.511735 = 0.253917. Of two failures, the upper limit is above that.
+    low, high = wilson(8, 10)
+    assert low == pytest.approx(0.444530, abs=1e-6)
+    assert high == pytest.approx(binomtest(2, 10, alternative="greater").proportion_ci(0.95).low * -1 + 1, abs=1e-9)
 
 
-@given(st.integers(1, 5000), st.data())
-def test_wilson_s_interval_is_that_of_scipy(n: int, data: st.DataObject) -> None:
-    successes = data.draw(st.integers(0, n))
-    expected = binomtest(successes, n).proportion_ci(0.95, method="wilson")
-    assert wilson(successes, n, z=1.959963984540054) == pytest.approx((expected.low, expected.high), abs=1e-12)
+@given(st.integers(8, 5000), st.data())
+def test_the_interval_of_a_share_is_wilson_s_with_student_s_quantile(n: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(4, n - 4))
+    expected = binomtest(successes, n).proportion_ci(2 * norm.cdf(t.ppf(0.975, n - 1)) - 1, method="wilson")
+    assert wilson(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 @given(st.integers(1, 10**9), st.data())
@@ -62,21 +74,30 @@ def test_sums_give_the_same_interval_as_the_values(values: list[float]) -> None:
             assert from_sums.n == len(values)
 
 
-def test_the_interval_of_a_mean_of_shares_is_cut_off_at_0_and_1() -> None:
-    # One of four right: 1/4, standard deviation 1/2, so 1/4 -+ 1.96 / 4, which would begin below 0.
-    assert mean_share([0, 0, 0, 1]) == Estimate(0.25, 0.0, pytest.approx(0.25 + 1.96 / 4, abs=1e-6), 4)
-    assert mean_share([1, 1, 1, 0]).hi == 1.0
-    assert mean_share([0.5]) == Estimate(0.5, 0.0, 1.0, 1)  # one item does not show the spread
-    # All four wrong: Wilson's interval for 0 of 4, whose upper end is 1.96² / (4 + 1.96²).
-    assert mean_share([0, 0, 0, 0]) == Estimate(0.0, 0.0, pytest.approx(3.8416 / 7.8416), 4)
+def test_a_mean_of_shares_has_the_interval_of_a_share_at_the_effective_number_of_items() -> None:
+    # 0, 1/2, 1/2, 1: the squares around 1/2 add up to 1/2, and those of four items that are 0 or 1 to 1. Both get 0.1.
+    estimate = mean_share([0, 0.5, 0.5, 1])
+    assert estimate == Estimate(0.5, *wilson_at(0.5, 4 * 1.1 / 0.6, 4), 4)
+    assert share(2, 4).lo < estimate.lo
+    assert mean_share([0.5]).hi - mean_share([0.5]).lo > 0.97  # one item does not show the spread
+    assert mean_share([0, 0, 0, 1]) == share(1, 4)
+    # All four wrong: Wilson's interval for 0 of 4, whose upper end is t² / (4 + t²).
+    assert mean_share([0, 0, 0, 0]) == Estimate(0.0, 0.0, pytest.approx(10.12795 / 14.12795), 4)
     assert mean_share(Sums(4, 4.0, 4.0)) == share(4, 4)
     assert mean_share([]) is None
 
 
+@given(st.integers(1, 400), st.data())
+def test_items_that_are_right_or_wrong_have_one_interval_as_counts_and_as_shares(n: int, data: st.DataObject) -> None:
+    right = data.draw(st.integers(0, n))
+    of_shares, of_counts = mean_share([1.0] * right + [0.0] * (n - right)), share(right, n)
+    assert (of_shares.lo, of_shares.hi) == pytest.approx((of_counts.lo, of_counts.hi), abs=1e-9)
+
+
 def test_a_mean_by_hand() -> None:
     # Four items of 8 samples each: means 0, 1/2, 1/2, 1. Mean 1/2, variance (1/4 + 1/4) / 3 = 1/6,
-    # standard error sqrt(1/24) = 0.204124, times 1.96.
-    half = 1.96 * math.sqrt(1 / 24)
+    # standard error sqrt(1/24) = 0.204124, times t with three degrees of freedom.
+    half = 3.182446 * math.sqrt(1 / 24)
     estimate = mean([0, 0.5, 0.5, 1])
     assert (estimate.value, estimate.n) == (0.5, 4)
     assert (estimate.lo, estimate.hi) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
@@ -90,10 +111,10 @@ def test_the_interval_is_computed_over_items_and_not_over_samples() -> None:
 
 
 def test_paired_difference_by_hand() -> None:
-    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.113161.
+    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.248414.
     estimate = paired_difference(before=[0.0, 0.2, 0.7], after=[0.1, 0.5, 0.9])
     assert estimate.n == 3
-    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, 0.086839, 0.313161), abs=1e-6)
+    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, -0.048414, 0.448414), abs=1e-6)
 
 
 def test_a_paired_difference_shows_a_change_that_separate_intervals_do_not() -> None:
@@ -116,13 +137,16 @@ def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:
 
 
 def test_the_interval_of_a_difference_of_shares_is_newcombe_s() -> None:
-    """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20."""
+    """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20, from Wilson's intervals."""
     for (x, n), (y, m), expected in (
         ((56, 70), (48, 80), (0.0524, 0.3339)),
         ((9, 10), (3, 10), (0.1705, 0.8090)),
         ((0, 10), (0, 20), (-0.1611, 0.2775)),
     ):
-        change = difference(share(x, n), share(y, m))
+        intervals = [binomtest(*counts).proportion_ci(method="wilson") for counts in ((x, n), (y, m))]
+        change = difference(
+            *(Estimate(a / b, i.low, i.high, b) for i, (a, b) in zip(intervals, ((x, n), (y, m)), strict=True))
+        )
         assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
 
 

@@ -25,7 +25,7 @@ FLEISS = {
 def test_kappa_of_the_textbook_s_table() -> None:
     estimate = kappa({**FLEISS, ("unknown", "right"): 30})
     assert (estimate.value, estimate.n) == (pytest.approx(0.676, abs=5e-4), 100)  # (0.89 - 0.66) / (1 - 0.66)
-    assert (estimate.hi - estimate.value) / 1.96 == pytest.approx(0.0877, abs=1e-4)
+    assert (estimate.hi - estimate.value) / 1.98422 == pytest.approx(0.0877, abs=1e-4)
     assert estimate.value - estimate.lo == pytest.approx(estimate.hi - estimate.value)
 
 

@@ -1,13 +1,20 @@
-"""Figures over seeds, the paired bootstrap, and the average over benchmarks."""
+"""Figures over seeds, and differences between arms over their seeds."""
 
 from __future__ import annotations
 
+from itertools import product
 from math import sqrt
 
 import numpy as np
 import pytest
 
-from core.statistics.seeds import average_bootstrap, over_seeds, paired_bootstrap
+from core.statistics.seeds import compare_seeds, over_seeds, seed_pairs, sign_test
+
+REPEATS = 1_500
+
+
+def runs(*values: float, first: int = 1) -> list[tuple[int, float]]:
+    return [*enumerate(values, first)]
 
 
 def test_the_mean_over_seeds_has_student_s_interval() -> None:
@@ -32,68 +39,101 @@ def test_the_interval_of_a_share_over_seeds_stays_within_0_and_1() -> None:
     assert whole.hi == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-4)
 
 
-def test_the_bootstrap_of_one_seed_has_the_binomial_interval() -> None:
-    """Of 400 questions 240 differ by 1: the mean is 0.6, its standard error sqrt(0.24 / 400) = 0.0245."""
-    difference = paired_bootstrap([[1.0] * 240 + [0.0] * 160])
-    assert difference.estimate.value == pytest.approx(0.6)
-    half = 1.96 * sqrt(0.24 / 400)
-    assert (difference.estimate.lo, difference.estimate.hi) == pytest.approx((0.6 - half, 0.6 + half), abs=0.006)
-    assert difference.p == pytest.approx(2 / 2_001)  # no draw is on the other side
-    assert (difference.estimate.n, difference.by_seed) == (400, [pytest.approx(0.6)])
+def test_seeds_that_agree_have_no_interval_or_that_of_rounding() -> None:
+    assert over_seeds([0.5, 0.5], is_share=True) is None
+    rounded = over_seeds([0.5, 0.5], is_share=True, grain=1 / 30)
+    assert rounded is not None
+    assert rounded.hi - 0.5 == pytest.approx(12.7062 / 30 / sqrt(12) / sqrt(2), abs=1e-5)
+    assert compare_seeds(runs(0.5, 0.5), runs(0.75, 0.75)) is None
 
 
-def test_equal_arms_do_not_differ() -> None:
-    difference = paired_bootstrap([[0.0] * 50] * 3)
-    assert (difference.estimate.value, difference.estimate.lo, difference.estimate.hi, difference.p) == (0, 0, 0, 1)
+@pytest.mark.parametrize(
+    ("baseline", "arm", "interval", "paired"),
+    [
+        # docs/experiments.md, `iterations`: +14.6, +1.5 and +5.7 points, deviation 6.689; 4.302653 * 6.689 / sqrt(3)
+        (runs(0, 0, 0), runs(14.6, 1.5, 5.7), (7.267, -9.350, 23.883), True),
+        (runs(1, 2), runs(2, 4), (1.5, 1.5 - 12.7062 * 0.5, 1.5 + 12.7062 * 0.5), True),
+        # the same values with other seeds: Welch's error is sqrt(0.5 / 2 + 2 / 2), with one degree of freedom
+        (runs(1, 2), runs(2, 4, first=7), (1.5, 1.5 - 12.7062 * sqrt(1.25), 1.5 + 12.7062 * sqrt(1.25)), False),
+        # an arm with fewer seeds is paired with those of the other
+        (runs(1, 2, 50), runs(2, 4), (1.5, 1.5 - 12.7062 * 0.5, 1.5 + 12.7062 * 0.5), True),
+    ],
+)
+def test_arms_are_compared_over_their_seeds(
+    baseline: list[tuple[int, float]],
+    arm: list[tuple[int, float]],
+    interval: tuple[float, float, float],
+    paired: bool,
+) -> None:
+    test = compare_seeds(baseline, arm)
+    assert test is not None
+    assert (test.estimate.value, test.estimate.lo, test.estimate.hi) == pytest.approx(interval, abs=2e-3)
+    assert (test.estimate.n, test.paired) == (min(len(baseline), len(arm)), paired)
+    assert (test.p, test.sign_p) == (None, None)  # fewer than five seeds
 
 
-def test_seeds_that_disagree_widen_the_interval() -> None:
-    questions = np.tile([1.0, 0.0], 100)
-    agreeing = paired_bootstrap([questions.tolist(), questions.tolist()])
-    disagreeing = paired_bootstrap([(questions * 2).tolist(), (questions * 0).tolist()])
-    assert agreeing.estimate.value == disagreeing.estimate.value == 0.5
-    assert disagreeing.estimate.hi - disagreeing.estimate.lo > 3 * (agreeing.estimate.hi - agreeing.estimate.lo)
-    assert disagreeing.by_seed == [1, 0]
-    # With two seeds, a quarter of the draws takes the seed without a difference twice; p is two-sided.
-    assert disagreeing.p == pytest.approx(0.5, abs=0.05)
+def test_from_five_seeds_on_there_is_a_p_of_student_s_t_and_of_the_sign_test() -> None:
+    """Of 1, 2, 3, 4, 5: mean 3, deviation sqrt(2.5), so t = 3 / sqrt(0.5) = 4.2426 with four degrees of freedom."""
+    test = compare_seeds(runs(*[0.0] * 5), runs(1, 2, 3, 4, 5))
+    assert test is not None
+    assert (test.p, test.sign_p) == (pytest.approx(0.013236, abs=1e-6), 2 / 32)
+    welch = compare_seeds(runs(*[0.0] * 5), runs(1, 2, 3, 4, 5, first=9))
+    assert welch is not None
+    assert (welch.p, welch.sign_p) == (test.p, None)
+    assert sign_test([1, 1, -1, 0]) == 1.0
+    assert sign_test([0.0]) == 1.0
+    assert sign_test([1] * 7 + [-1]) == pytest.approx(2 * 9 / 256)
 
 
-def test_the_same_results_give_the_same_numbers() -> None:
-    differences = np.random.default_rng(3).normal(0.02, 1, size=(3, 100)).tolist()
-    assert paired_bootstrap(differences) == paired_bootstrap(differences)
+def test_runs_are_paired_if_one_arm_has_all_seeds_of_the_other() -> None:
+    assert seed_pairs(runs(0, 0, 0), runs(0, 0, first=2)) == [(1, 0), (2, 1)]
+    assert seed_pairs(runs(0, 0), runs(0, 0, first=2)) == []  # each has a run that the other has no seed for
+    assert seed_pairs([(1, 0.0), (1, 0.0)], runs(0, 0)) == []
+    assert compare_seeds(runs(0), runs(1, 2)) is None
 
 
-def test_every_benchmark_counts_the_same_as_in_r_zero_s_table_1() -> None:
-    # Qwen3-4B-Base with R-Zero; the paper's average is 49.07, though GSM8K has 44 times as many questions as AIME.
-    figures = {"amc": 57.27, "minerva": 52.94, "math": 79.6, "gsm8k": 92.12, "olympiad": 44.59, "aime25": 4.27}
-    sizes = {"amc": 40, "minerva": 272, "math": 500, "gsm8k": 1_319, "olympiad": 675, "aime25": 30}
-    benchmarks = [[value] * sizes[name] for name, value in figures.items()] + [[12.71] * 30]
-    average = average_bootstrap(benchmarks)
-    assert average.estimate.value == pytest.approx(49.07, abs=0.005)
-    # No benchmark's questions differ, so no draw does.
-    assert (average.estimate.lo, average.estimate.hi) == pytest.approx((average.estimate.value,) * 2)
-    assert average.estimate.n == 40 + 272 + 500 + 1_319 + 675 + 2 * 30
+SEEDS, SPREADS, QUESTIONS = (2, 3, 4, 5, 8, 12), (0.005, 0.02, 0.05), (30, 1_000)
 
 
-def test_the_average_s_interval_is_over_the_questions_within_each_benchmark() -> None:
-    """240 of 400 questions and 50 of 100: the average is 0.55, the variance (0.24 / 400 + 0.25 / 100) / 4."""
-    average = average_bootstrap([[1.0] * 240 + [0.0] * 160, [1.0, 0.0] * 50])
-    half = 1.96 * sqrt((0.24 / 400 + 0.25 / 100) / 4)
-    assert average.estimate.value == pytest.approx(0.55)
-    assert (average.estimate.lo, average.estimate.hi) == pytest.approx((0.55 - half, 0.55 + half), abs=0.006)
-    assert average.p == pytest.approx(2 / 2_001)  # no draw is on the other side of 0
+@pytest.mark.parametrize(("seeds", "spread", "questions"), [*product(SEEDS, SPREADS, QUESTIONS)])
+@pytest.mark.parametrize("paired", [True, False])
+def test_simulated_arms_that_do_not_differ_are_told_apart_in_at_most_5_percent(
+    seeds: int, spread: float, questions: int, paired: bool
+) -> None:
+    """Accuracies with a deviation of half a point to five points between seeds, on the same number of questions."""
+    random = np.random.default_rng([seeds, round(1_000 * spread), questions])
+    skills = np.clip(random.normal(0.5, spread, size=(REPEATS, 2, seeds)), 0, 1)
+    told_apart = false_p = 0
+    for baseline, arm in (random.binomial(questions, skills) / questions).tolist():
+        test = compare_seeds(runs(*baseline), runs(*arm, first=1 if paired else 100), 1 / questions)
+        assert test is not None
+        told_apart += not test.estimate.lo <= 0 <= test.estimate.hi
+        false_p += test.p is not None and test.p < 0.05
+    assert told_apart / REPEATS <= 0.05 + 2.6 * sqrt(0.05 * 0.95 / REPEATS)
+    assert false_p == (told_apart if seeds >= 5 else 0)
 
 
-def test_benchmarks_of_one_size_are_drawn_from_independently() -> None:
-    """Twice 50 of 100: the same draws for both would give the interval of one, which is wider by the root of 2."""
-    average = average_bootstrap([[1.0, 0.0] * 50] * 2).estimate
-    assert average.hi - average.lo == pytest.approx(2 * 1.96 * sqrt(0.25 / 100 / 2), abs=0.015)
-
-
-def test_one_benchmark_alone_has_the_paired_bootstrap_s_interval() -> None:
-    differences = np.random.default_rng(3).choice([-1.0, 0.0, 1.0], 300, p=[0.2, 0.5, 0.3]).tolist()
-    alone, paired = average_bootstrap([differences]), paired_bootstrap([differences])
-    assert alone.estimate.value == paired.estimate.value
-    assert (alone.estimate.lo, alone.estimate.hi, alone.p) == pytest.approx(
-        (paired.estimate.lo, paired.estimate.hi, paired.p), abs=0.012
+@pytest.mark.parametrize(("few", "many"), [(2, 5), (2, 12), (3, 12), (5, 12)])
+@pytest.mark.parametrize("spreads", [(0.05, 0.05), (0.02, 0.1), (0.1, 0.02)])
+def test_simulated_arms_of_unequal_size_are_told_apart_in_at_most_5_percent(
+    few: int, many: int, spreads: tuple[float, float]
+) -> None:
+    random = np.random.default_rng([few, many, round(100 * spreads[0])])
+    arms = (
+        random.normal(0, spread, (REPEATS, size)).tolist() for spread, size in zip(spreads, (few, many), strict=True)
     )
+    tests = [compare_seeds(runs(*a), runs(*b, first=100)) for a, b in zip(*arms, strict=True)]
+    told_apart = sum(test is not None and not test.estimate.lo <= 0 <= test.estimate.hi for test in tests)
+    assert told_apart / REPEATS <= 0.05 + 2.6 * sqrt(0.05 * 0.95 / REPEATS)
+
+
+def test_a_real_difference_is_found_the_more_often_the_more_seeds_there_are() -> None:
+    """Ten points, where the differences of pairs have a deviation of seven."""
+    random = np.random.default_rng(1)
+    found = []
+    for seeds in SEEDS:
+        tests = [compare_seeds(runs(*[0.0] * seeds), runs(*random.normal(0.1, 0.07, seeds))) for _ in range(400)]
+        found.append(sum(test is not None and test.estimate.lo > 0 for test in tests) / len(tests))
+    assert found == sorted(found)
+    assert found[0] < 0.25
+    assert found[-1] > 0.95

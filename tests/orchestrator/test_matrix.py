@@ -225,8 +225,8 @@ def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Stor
 
 
 def test_means_over_runs_have_the_interval_of_student() -> None:
-    """.5, .7 and .9: their standard deviation is .2, and t(.975) of two degrees of freedom is 4.3027. A cell that one
-    run lacks has no mean."""
+    """.5, .7 and .9: their variance is .04, and that of rounding to ninths 1/972; t(.975) of two degrees of freedom is
+    4.3027. A cell that one run lacks has no mean."""
 
     def of_run(run: str, value: float) -> list[MatrixCell]:
         places: list[tuple[str | None, Slice]] = [(f"{run}/base/0", "all"), (f"{run}/solver/1", "all"), (None, "kept")]
@@ -235,7 +235,7 @@ def test_means_over_runs_have_the_interval_of_student() -> None:
     base, labels = mean_cells([of_run("a", 0.5), of_run("b", 0.7), [of_run("c", 0.9)[0], of_run("c", 0.9)[2]]])
     assert (base.questions, base.solver, base.over, base.figure.n) == (1, "base/0", "all", 3)
     assert (labels.solver, labels.over) == (None, "kept")
-    half = 4.3027 * 0.2 / 3**0.5
+    half = 4.3027 * ((0.04 + 1 / 972) / 3) ** 0.5
     assert (base.figure.value, base.figure.lo) == pytest.approx((0.7, 0.7 - half), abs=1e-4)
     assert base.figure.hi == 1  # a share, so not 0.7 + half
 

@@ -207,7 +207,7 @@ def test_every_view_has_the_same_figures_of_labels_made_in_training(
         with run.read() as session:
             [point] = queries.series.series_of(session, RUN, name)
         figure = (point.value, point.lo, point.hi, point.n)
-        assert figure == (pytest.approx(value), *wilson_at(point.value, n), n)
+        assert figure == (pytest.approx(value), *wilson_at(point.value, n, n), n)
         assert (of_report[name]["value"], *of_report[name]["ci95"], of_report[name]["n"]) == figure
         [row] = [row for row in rows if row["name"] == name]
         assert (row["value"], row["lo"], row["hi"], row["n"], row["oracle"]) == (*figure, "exact")

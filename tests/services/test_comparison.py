@@ -82,28 +82,35 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     assert full.differences == {}
     # seed 1: one question more; seed 2: one more and one less
     assert other.differences["greedy"].by_seed == [0.25, 0]
-    assert other.differences["pass_at_1"].estimate.value == 0.125
-    assert other.differences["majority"].estimate.n == 4
-    [remark] = comparison.remarks
-    assert remark.endswith("to full, with interval and p of a paired bootstrap over questions and seeds.")
+    assert other.differences["pass_at_1"].value == 0.125
+    assert other.differences["majority"].over_questions.n == 4
+    # Over the two seeds, whose differences are 1/4 and 0: the deviation is 1/sqrt(32). Greedy figures are in steps of
+    # a quarter, and rounding to these adds (1/4)²/6.
+    test = other.differences["greedy"].over_seeds
+    assert test is not None
+    half = 12.7062 * ((1 / 32 + 1 / 96) / 2) ** 0.5
+    assert (test.estimate.n, test.paired, test.p, test.sign_p) == (2, True, None, None)
+    assert (test.estimate.value, test.estimate.hi) == (0.125, pytest.approx(0.125 + half, abs=1e-4))
+    over_seeds, no_p, over_questions = comparison.remarks
+    assert "its difference to full" in over_seeds
+    assert "(all)" in no_p
+    assert "over the choice of questions" in over_questions
 
 
 def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
     with experiment.read() as session:
         comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-2"]))
     assert [(arm.arm, arm.runs) for arm in comparison.arms] == [("x-all-1", ["x-all-1"]), ("x-full-2", ["x-full-2"])]
-    assert comparison.arms[1].differences["greedy"].by_seed == [0.0]
+    difference = comparison.arms[1].differences["greedy"]
+    assert (difference.value, difference.over_seeds, difference.by_seed) == (0.0, None, [])
     assert comparison.arms[1].curves["greedy"][0].interval is None
-    over, single, different = comparison.remarks
-    assert over.endswith("of a paired bootstrap over questions.")
-    assert "x-full-2: one seed is compared with one seed" in single
-    assert "They say nothing about another training" in single
-    assert different.startswith(
-        "x-full-2: it is not paired by seed, since its seeds are not those of x-all-1 (seed 2 with 1)"
-    )
+    *_, single, different = comparison.remarks
+    assert single.startswith("x-full-2: a single run is compared")
+    assert different.startswith("x-full-2: it is not paired by seed, since its seeds (2) are not those of x-all-1 (1)")
     with experiment.read() as session:
         same_seed = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
-    assert same_seed.remarks[1:] == [single.replace("x-full-2", "x-full-1")]
+    assert same_seed.remarks[-1] == single.replace("x-full-2", "x-full-1")
+    assert same_seed.arms[1].differences["greedy"].by_seed == [-0.25]
 
 
 def test_solvers_trained_on_labelled_data_apart_from_the_loop_are_an_arm_of_their_own(experiment: Store) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+from core.statistics.estimates import Estimate
+from core.statistics.seeds import Difference, SeedTest
 from services.api.examples.shared import BEGUN, ENDED, TEXT, estimate, sha256
 from services.comparison_remarks import remarks
 
@@ -27,6 +30,14 @@ _ACCURACY = {
     "greedy": estimate(0.5, 0.3315, 0.6685, 30),
     "majority": estimate(0.4, 0.2459, 0.5768, 30),
 }
+
+
+_NO_FILTER = Difference(
+    value=-0.035,
+    over_seeds=SeedTest(Estimate(-0.035, -0.226, 0.156, 2), paired=True, p=None, sign_p=None),
+    over_questions=Estimate(-0.035, -0.056, -0.014, 1020),
+    by_seed=[-0.02, -0.05],
+)
 
 
 def _point(iteration: int, values: list[float], lo: float, hi: float) -> dict[str, Any]:
@@ -170,16 +181,10 @@ EXAMPLES: dict[str, Any] = {
                 "iteration": 1,
                 "settings": {"dataset.filtered": False},
                 "curves": {"greedy": [_point(0, [0.3, 0.3], 0.3, 0.3), _point(1, [0.64, 0.65], 0.581, 0.709)]},
-                "differences": {
-                    "greedy": {
-                        "estimate": estimate(-0.035, -0.068, -0.004, 1020),
-                        "p": 0.028,
-                        "by_seed": [-0.02, -0.05],
-                    }
-                },
+                "differences": {"greedy": asdict(_NO_FILTER)},
             },
         ],
-        "remarks": [*remarks("full", {"no_filter": [(1, 1), (2, 2)]})],
+        "remarks": [*remarks("full", {"full": [1, 2], "no_filter": [1, 2]}, {"no_filter": {"greedy": _NO_FILTER}})],
     },
     "ModelComparison": {
         "benchmarks": [
@@ -212,7 +217,7 @@ EXAMPLES: dict[str, Any] = {
                 "cells": {
                     "aime24": {
                         "figure": estimate(0.13, 0.04, 0.22, 30),
-                        "difference": {"estimate": estimate(0.02, -0.01, 0.05, 30), "p": 0.2, "by_seed": [0.02]},
+                        "difference": estimate(0.02, -0.01, 0.05, 30),
                     }
                 },
                 "average": None,

@@ -97,6 +97,13 @@ function Figure({ arm, name }) {
 }
 
 /** @param {{ difference: Difference }} props */
-function Change({ difference: { estimate, p } }) {
-  return html`${points(estimate.value)} (${points(estimate.lo)} to ${points(estimate.hi)}), p = ${p.toPrecision(2)}`;
+function Change({ difference: { value, over_seeds: seeds, over_questions: questions } }) {
+  const p = [
+    ["p", seeds?.p],
+    ["sign test p", seeds?.sign_p],
+  ].filter(([, value]) => typeof value === "number");
+  return html`${points(value)}
+    ${seeds && html` (${points(seeds.estimate.lo)} to ${points(seeds.estimate.hi)}, ${seeds.estimate.n} seeds)`}
+    ${p.map(([name, value]) => html`, ${name} = ${Number(value).toPrecision(2)}`)}
+    <br /><small>${points(questions.lo)} to ${points(questions.hi)} over the choice of questions</small>`;
 }
