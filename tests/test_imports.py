@@ -18,6 +18,7 @@ INFERENCE = {
     "services.inference.engines.base",
     "services.inference.keys",
     "services.signals",
+    "services.inference.engines.decoder",
     "services.inference.engines.embedded",
 }
 # package -> prefixes of our modules that it may import
