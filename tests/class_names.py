@@ -4,7 +4,6 @@ a class is written in C, so Ray's classes for vLLM can be read without vLLM."""
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib
 import sys
 from collections.abc import Iterator
@@ -109,8 +108,10 @@ def find(source: Source, path: str) -> ClassSource | type | None:
                         star_imports.append(module)
                     elif name == (alias.asname or alias.name) and module != source.module:  # else a submodule of this
                         return _find_in(module, f"{alias.name}.{rest}" if rest else alias.name)
-    matches = (_find_in(module, path) for module in star_imports)
-    return next(filter(None, matches), getattr(builtins, path, None))
+    for module in star_imports:
+        if imported := _find_in(module, path):
+            return imported
+    return _imported("builtins", path)
 
 
 @cache
@@ -158,7 +159,7 @@ def names_of(defined: ClassSource | type) -> Names:
     """The names that a class itself defines."""
     if isinstance(defined, type):
         return Names(frozenset(dir(defined)))
-    functions, data, with_value, on_self, overrides = set(), set(), set(), set(), set()
+    functions, data, with_value, on_self, overrides = (set[str]() for _ in range(5))
     for statement in _statements(defined.node.body):
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():

@@ -29,7 +29,7 @@ def taken(ours: ClassSource) -> set[str]:
     Names with two underscores on both sides are Python's. A public attribute of the base's body that gets a value in
     the body of `ours` is a setting, such as pydantic's `model_config`.
     """
-    names, violations = names_of(ours), set()
+    names, violations = names_of(ours), set[str]()
     for inherited in (names_of(base) for base in foreign_bases(ours) if not isinstance(base, NotInstalledError)):
         settings = {name for name in names.with_value & inherited.data if not name.startswith("_")}
         violations |= ((names.body - names.overrides - settings) | names.on_self) & (inherited.body | inherited.on_self)
