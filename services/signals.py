@@ -21,6 +21,7 @@ from core.rollouts.embedding import hashed_embeddings, reasoning_part
 from core.rollouts.strategies import answer_clusters, judge_messages, parse_clusters, skeleton_clusters
 from core.settings.serving import Service, Signals
 from core.types import Group
+from services.inference.chats import ask_chat
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
 
@@ -111,20 +112,15 @@ async def _judge_group(
 ) -> tuple[int, ...] | None:
     question, responses = group
     for attempt in range(service.attempts):
-        body = {
-            "model": service.model,
-            "messages": judge_messages(question, responses),
-            "max_tokens": _JUDGE_TOKENS_PER_RESPONSE * len(responses),
-            "temperature": 0.0 if attempt == 0 else 0.7,  # at temperature 0 the same question would get the same reply
-            "seed": attempt,
-        }
-        reply = await post(http, service, "chat/completions", body)
-        try:
-            text = reply["choices"][0]["message"]["content"]
-        except (KeyError, TypeError, IndexError) as error:
-            raise InferenceError(
-                f"{service.url}: chat: expected a reply in the format of OpenAI's API, got another: {error!r}"
-            ) from error
-        if isinstance(text, str) and (clusters := parse_clusters(text, len(responses))) is not None:
+        reply = await ask_chat(
+            http,
+            service,
+            judge_messages(question, responses),
+            _JUDGE_TOKENS_PER_RESPONSE * len(responses),
+            seed=attempt,
+            temperature=0.0 if attempt == 0 else 0.7,  # at temperature 0 the same question would get the same reply
+            any_temperature=True,
+        )
+        if (clusters := parse_clusters(reply.text, len(responses))) is not None:
             return clusters
     return None

@@ -25,6 +25,7 @@ def _oracle(value: Any) -> Any:
     raise ValueError(f"expected one of {', '.join(known)}, got {repr(value)[:100]}{suggestion}")
 
 
+_Temperature = Annotated[Temperature | None, BeforeValidator(lambda value: None if value == "none" else value)]
 Oracle = Annotated[_Oracle | None, BeforeValidator(_oracle)]
 
 _LONGEST_NAME = 34  # with `judge_` before it 40 characters, the most that an oracle's name may have
@@ -44,7 +45,7 @@ class Judge(Service):
     name: str | None = Field(None, pattern=rf"^[a-z0-9_]{{1,{_LONGEST_NAME}}}$")
     prompt: JudgePrompt = "annotate"
     samples: Answers = 1  # replies per question; more than half of them must agree
-    temperature: Temperature = 0.1  # R-Zero E.3
+    temperature: _Temperature = 0.1  # R-Zero E.3; None: not sent, for a service that refuses it
     max_tokens: Tokens = 4096
     attempts: Attempts = 8  # per request; many, since a service may limit the rate of requests
     concurrency: Workers = 16  # requests at the same time

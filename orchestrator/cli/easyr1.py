@@ -88,10 +88,11 @@ def _print_list(title: str, sentences: list[str]) -> None:
 
 def _tokenizer(folder: Path) -> tuple[Any, str | None]:
     """The base model's tokenizer and None; or the tiny model's and a sentence about the replacement."""
-    from transformers import AutoTokenizer  # imported here, because it takes seconds to import
+    # imported here, because it takes seconds to import
+    from services.inference.engines.model_files import tokenizer_of
 
     is_here = (folder / "config.json").is_file()
-    tokenizer = AutoTokenizer.from_pretrained(folder if is_here else MICRO_MODEL, local_files_only=True)
+    tokenizer = tokenizer_of(folder if is_here else MICRO_MODEL)
     if tokenizer.chat_template is None:
         raise RunError(f"base_model: {folder}: its tokenizer has no chat template; put a chat_template.jinja there")
     if is_here:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -21,6 +20,7 @@ from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import BenchmarkError
 from orchestrator.readiness import doubtful, unready
 from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
+from services.inference.chats import ask_chat
 from services.inference.external import ask_each, post
 from trainers.easyr1.fit import checkout_problem
 
@@ -93,33 +93,28 @@ def check_external(subject: Subject) -> Finding:
     """Whether the judge and the embedder that the preset names answer a tiny request."""
     if subject.config is None:
         return skipped("no preset is given")
-    requests = list(_requests(subject.config))
-    if not requests:
+    asked = list(_services(subject.config))
+    if not asked:
         return skipped("the preset asks no external service")
-    for service, route, body in requests:
+    for service, is_embedder in asked:
         patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
-        asyncio.run(_send(patient, route, body))
-    return ok(f"{', '.join(service.url for service, _, _ in requests)} answered")
+        asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+    return ok(f"{', '.join(service.url for service, _ in asked)} answered")
 
 
-def _requests(config: RunConfig) -> Iterator[tuple[Service, str, dict[str, Any]]]:
-    """Each service that a run asks, with the route and the body of a tiny request."""
-    chat = {"messages": [{"role": "user", "content": "1 + 1 = ?"}], "max_tokens": 1}
-    for service in config.audit.services:
-        yield service, "chat/completions", {"model": service.model, **chat}
+def _services(config: RunConfig) -> Iterator[tuple[Service, bool]]:
+    """Each service that a run asks, and whether it is the embedder."""
     signals = config.solver.signals
-    for service in signals.services(config.solver.reward):
-        if service is signals.embedder:
-            yield service, "embeddings", {"model": service.model, "input": ["1 + 1"]}
-        else:
-            yield service, "chat/completions", {"model": service.model, **chat}
+    yield from ((service, False) for service in config.audit.services)
+    yield from ((service, service is signals.embedder) for service in signals.services(config.solver.reward))
 
 
-async def _send(service: Service, route: str, body: dict[str, Any]) -> None:
-    async def ask(http: aiohttp.ClientSession, item: dict[str, Any]) -> Any:
-        return await post(http, service, route, item)
+async def _chat(http: aiohttp.ClientSession, service: Service) -> object:
+    return await ask_chat(http, service, [{"role": "user", "content": "1 + 1 = ?"}], max_tokens=1)
 
-    await ask_each(service, [body], ask, at_once=1)
+
+async def _embed(http: aiohttp.ClientSession, service: Service) -> object:
+    return await post(http, service, "embeddings", {"model": service.model, "input": ["1 + 1"]})
 
 
 def check_easyr1(subject: Subject) -> Finding:

@@ -10,15 +10,14 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import aiohttp
-from pydantic import BaseModel, Field, ValidationError
 
 from core.errors import CoevoError
 from core.settings.serving import Service, Serving
 from core.settings.templates import RZERO_SOLVER, SolverTemplate
-from core.types import Checkpoint, FinishReason
+from core.types import Checkpoint
 from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
@@ -27,9 +26,10 @@ from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, servable_checkpoint
-from services.inference.client import InferenceClient, InferenceError, Reply
+from services.inference.chats import ask_chat
+from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
-from services.inference.external import MOST_TOKENS, ask_each, post
+from services.inference.external import ask_each
 from services.inference.keys import keys_of
 from storage.checkpoints import link
 from storage.session import Store
@@ -130,49 +130,18 @@ async def _ask_batch(service: Service, prompts: Sequence[Prompt]) -> list[list[R
     return [[next(answers) for _ in range(prompt.n)] for prompt in prompts]
 
 
-class _Message(BaseModel):
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-
-
-_Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-
-
-class _Usage(BaseModel):
-    prompt_tokens: _Tokens = 0
-    completion_tokens: _Tokens = 0
-
-
-class _Chat(BaseModel):
-    """The part of a chat completion that an evaluation reads."""
-
-    choices: list[_Choice]
-    usage: _Usage = _Usage()
-
-
 async def _ask_once(service: Service, http: aiohttp.ClientSession, request: tuple[Prompt, int]) -> Reply:
     prompt, j = request
     seed = (prompt.seed + j) % 2**31  # some services take 32 bits
-    body = {
-        "model": service.model,
-        "messages": list(prompt.messages),
-        "seed": seed,
-        "temperature": prompt.sampling.temperature,
-        "top_p": prompt.sampling.top_p,
-        "max_tokens": prompt.sampling.max_tokens,
-    }
-    if prompt.sampling.top_k is not None:  # not in OpenAI's API; a service that does not know it refuses the request
-        body["top_k"] = prompt.sampling.top_k
-    answer = await post(http, service, "chat/completions", body)
-    try:
-        chat = _Chat.model_validate(answer)
-        choice = chat.choices[0]
-    except (ValidationError, IndexError) as error:
-        raise InferenceError(f"{service.url}: expected a chat completion, got {str(answer)[:200]!r}") from error
-    reason: FinishReason = "length" if choice.finish_reason == "length" else "stop"
-    text, usage = choice.message.content or "", chat.usage
-    return Reply(text, usage.completion_tokens, reason, None, None, service.model, seed, usage.prompt_tokens)
+    sampling = prompt.sampling
+    chat = await ask_chat(
+        http,
+        service,
+        prompt.messages,
+        sampling.max_tokens,
+        seed=seed,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,  # not in OpenAI's API; a service that does not know it refuses the request
+    )
+    return Reply(chat.text, chat.tokens, chat.finish_reason, None, None, service.model, seed, chat.prompt_tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
@@ -23,7 +24,11 @@ R = TypeVar("R")
 _REFUSED = frozenset({400, 413, 422})
 _BUSY = frozenset({409, 429})  # transient, but of a service that works
 LARGEST_REPLY = 1 << 26  # bytes, decompressed; ten times the embeddings of one request
-MOST_TOKENS = 2**31 - 1  # that a service may say one request took
+_HTTP_FAILURE = re.compile("[45][0-9]{2}")
+# A service that says in words that another attempt may succeed.
+_PASSING = re.compile(
+    r"rate.?limit|overload|time.?out|timed out|unavailable|busy|try again|capacity|server.?error", re.I
+)
 
 
 class RequestRefused(InferenceError):
@@ -77,6 +82,8 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
             status, retry_after_s, failure = None, 0.0, f"{type(error).__name__}: {error}"
         else:
             failure = "" if status == 200 else f"HTTP {status}: {_quoted(service, content)}"
+            if status == 200 and (within := _status_within(content)) is not None:
+                status, failure = within, f"HTTP 200 with an error: {_quoted(service, content)}"
         may_pass = status is None or is_transient(status)
         if may_pass and status not in _BUSY:
             breaker.failed(failure)
@@ -103,6 +110,25 @@ async def _attempt(
         http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response,
     ):
         return response.status, seconds_of(response.headers.get("Retry-After")), await _bounded(response)
+
+
+def _status_within(content: bytes) -> int | None:
+    """The HTTP status that a reply should have had which holds an error, maybe in the place of its first choice."""
+    if b'"error"' not in content:
+        return None
+    try:
+        reply = from_json(content)
+    except ValueError:
+        return None
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    holders = (reply, choices[0] if isinstance(choices, list) and choices else None)
+    error = next((holder["error"] for holder in holders if isinstance(holder, dict) and holder.get("error")), None)
+    if error is None:
+        return None
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    if _HTTP_FAILURE.fullmatch(code):
+        return int(code)
+    return 503 if _PASSING.search(str(error)[:2_000]) else 501  # of which the first is repeated
 
 
 def _parsed(service: Service, route: str, content: bytes) -> Any:

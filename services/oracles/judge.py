@@ -12,7 +12,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import aiohttp
 
@@ -23,8 +22,8 @@ from core.judging.sentinels import Sentinel, draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import OracleLabel, Spent
-from services.inference.client import InferenceError
-from services.inference.external import MOST_TOKENS, RequestRefused, ask_each, post
+from services.inference.chats import ask_chat
+from services.inference.external import RequestRefused, ask_each
 
 _NOTHING = Spent()
 _SEEDS = 2**31  # seeds below this are accepted by every service
@@ -131,33 +130,12 @@ async def _ask(http: aiohttp.ClientSession, case: Case, settings: Judge, seed: i
     chat = messages(settings.prompt, case)
     if chat is None:
         return _Reply(None)
-    body = {
-        "model": settings.model,
-        "messages": chat,
-        "max_tokens": settings.max_tokens,
-        "temperature": settings.temperature,
-        "seed": seed % _SEEDS,
-    }
     try:
-        return _read(settings, await post(http, settings, "chat/completions", body))
+        reply = await ask_chat(
+            http, settings, chat, settings.max_tokens, seed=seed % _SEEDS, temperature=settings.temperature
+        )
     except RequestRefused as error:  # a question that a service refuses must not stop the audit of the others
         return _Reply(None, Spent(1), refused=str(error))
-
-
-def _read(settings: Judge, reply: Any) -> _Reply:
-    try:
-        choice = reply["choices"][0]
-        text, finish = choice["message"]["content"], choice.get("finish_reason")
-        usage = reply.get("usage") or {}
-        spent = Spent(1, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise InferenceError(
-            f"{settings.url}: chat: expected a reply in the format of OpenAI's API, got another: {error!r}"
-        ) from error
     # a reply that was cut off has not reached its answer
-    whole = isinstance(text, str) and finish not in ("length", "content_filter")
-    return _Reply(text if whole else None, spent)
-
-
-def _count(tokens: object) -> int:
-    return tokens if type(tokens) is int and 0 < tokens <= MOST_TOKENS else 0
+    whole = reply.text and reply.finish_reason != "length" and not reply.filtered
+    return _Reply(reply.text if whole else None, reply.spent)

@@ -111,3 +111,11 @@ def test_a_setting_that_is_overridden_with_its_own_value_changes_nothing(preset:
     config = load_config(path)
     for name, value in flat(config.model_dump(mode="json")).items():
         assert load_config(path, {name: value}) == config, name
+
+
+@pytest.mark.parametrize("left_out", ["none", None])
+def test_a_judge_may_be_asked_without_a_temperature(left_out: str | None) -> None:
+    overrides = {"audit.oracle": "judge", "audit.judge": {**SERVICE, "temperature": left_out}}
+    judge = load_config(RUNS / "demo.toml", overrides).audit.judge
+    assert judge is not None
+    assert judge.temperature is None

@@ -24,9 +24,9 @@ from core.grading.kinds import AnswerKind, read_answer
 from core.judging.replies import Case, Claimed, combine_replies, messages, parse_opinion, parse_yes_no
 from core.questions.parsing import parse_question, refuse_question
 from core.rollouts.strategies import DEGENERATE, parse_clusters, skeleton_clusters
-from core.settings.audit import Judge
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config, load_despite_faults, parse_config
+from core.settings.serving import Service
 from core.unicode import well_formed
 from orchestrator.disk.restore import restore
 from orchestrator.experiments import read_experiment
@@ -34,8 +34,8 @@ from orchestrator.installation.home import PRESETS, Home
 from orchestrator.question_sets.benchmarks import load, read_suite
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.question_sets.rows import read_rows
+from services.inference.chats import read_chat
 from services.oracles import exact
-from services.oracles.judge import _read
 from storage import queries
 from storage.export_files import without_nul
 from storage.export_selection import Selection
@@ -98,7 +98,7 @@ def judged(grader: Grader, reply: str, question: str, label: str) -> None:
 
 
 def service_reply(reply: Any) -> None:
-    _ok_or(CoevoError, lambda: _read(Judge(url="http://localhost:1/v1", model="m"), reply))
+    _ok_or(CoevoError, lambda: read_chat(Service(url="http://localhost:1/v1", model="m"), reply))
 
 
 def preset(path: Path) -> None:

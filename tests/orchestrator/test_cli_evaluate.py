@@ -195,17 +195,7 @@ def test_a_service_that_answers_something_else_is_named(home: Home, questions: P
     with fake_service(lambda _n, _body: (200, {"error": "out of money"})) as (described, _):
         result = coevo(described.url, str(questions), "--model", "m")
     assert result.exit_code == 1
-    assert "expected a chat completion, got \"{'error': 'out of money'}\"" in result.stderr
-
-
-def test_a_service_with_an_impossible_number_of_tokens_is_named(home: Home, questions: Path) -> None:
-    def boast(before: int, body: dict[str, Any]) -> tuple[int, Any]:
-        return 200, {**answer(before, body)[1], "usage": {"completion_tokens": 10**30}}
-
-    with fake_service(boast) as (described, _):
-        result = coevo(described.url, str(questions), "--model", "m")
-    assert result.exit_code == 1
-    assert "expected a chat completion, got" in result.stderr
+    assert 'HTTP 200 with an error: {"error": "out of money"}' in result.stderr
 
 
 def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sqlite: Store) -> None:

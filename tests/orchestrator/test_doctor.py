@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,38 @@ def test_a_model_without_a_tokenizer_or_a_template_or_with_a_missing_or_short_sh
             shard.write_bytes(b"<html>")
             assert_fault(check("base model", subject), "is not a safetensors file.*download it again")
         (model / name).write_bytes(content)
+
+
+_FIELDS = [("[-1]", "[0, 4]"), ('"x"', "[0, 4]"), ("[1]", "[0]"), ("[1]", "null"), ("[1]", '["x", 4]')]
+_HEADERS = [
+    *('["x"]', "null", "3", '{"a": 1}', '{"a": {}}', "[" * 100_000, '{"a":' * 100_000, "9" * 5_000),
+    *(f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": {offsets}}}}}' for shape, offsets in _FIELDS),
+]
+
+
+@pytest.mark.parametrize("header", _HEADERS, ids=lambda header: header[:40])
+def test_a_file_of_weights_with_a_wrong_header_is_named(header: str, home: Home, model: Path) -> None:
+    content = header.encode()
+    next(model.glob("*.safetensors")).write_bytes(struct.pack("<Q", len(content)) + content)
+    assert_fault(check("base model", of_preset(home, base_model=str(model))), "is not a safetensors file")
+
+
+@pytest.mark.parametrize("index", ["[]", "null", "{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}', "[" * 100_000])
+def test_a_wrong_index_of_shards_is_named(index: str, home: Home, model: Path) -> None:
+    (model / "model.safetensors.index.json").write_text(index)
+    assert_fault(check("base model", of_preset(home, base_model=str(model))), "is not an index of shards")
+
+
+@pytest.mark.parametrize("content", ["[]", "null", '"x"', "{", "[" * 100_000])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_broken_tokenizer_is_named(name: str, content: str, home: Home, model: Path) -> None:
+    (model / name).write_text(content)
+    assert_fault(check("base model", of_preset(home, base_model=str(model))), "its tokenizer cannot be loaded")
+
+
+def test_a_chat_template_that_renders_no_chat_is_named(home: Home, model: Path) -> None:
+    (model / "chat_template.jinja").write_text("{{ raise_exception('never') }}")
+    assert_fault(check("base model", of_preset(home, base_model=str(model))), "chat_template.*never")
 
 
 def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:

@@ -111,7 +111,7 @@ def test_a_judge_that_fails_raises_an_error() -> None:
         cluster(Signals(clusterer=service), groups_of(TEXTS), TEXTS)
     with (
         fake_service(lambda *_: (200, {"choices": []})) as (service, _),
-        pytest.raises(InferenceError, match="chat: expected a reply in the format of OpenAI's API"),
+        pytest.raises(InferenceError, match="expected a chat completion"),
     ):
         cluster(Signals(clusterer=service), groups_of(TEXTS), TEXTS)
 

@@ -21,12 +21,12 @@ from typing import Any, get_args
 
 import ray
 from ray.exceptions import RayError
-from transformers import AutoTokenizer
 
 from core.files import replacing, whole_lines
 from core.settings.trainers import EasyR1Settings
 from core.statistics.guard import StepSignal, ends_training, step_alarms
 from services.inference import access
+from services.inference.engines.model_files import tokenizer_of
 from services.inference.keys import keys_of
 from trainers.base import TrainError, TrainJob, TrainResult
 from trainers.easyr1 import checkpoint
@@ -102,7 +102,7 @@ class EasyR1Trainer:
         if fingerprint_file.exists() and fingerprint_file.read_text() != fingerprint(job):
             raise TrainError(f"{job.key}: {folder} belongs to another job")
         job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _checkpoint_every(job)}))
-        render(job, self.settings, AutoTokenizer.from_pretrained(job.start.path, local_files_only=True), folder)
+        render(job, self.settings, tokenizer_of(Path(job.start.path)), folder)
         fingerprint_file.write_text(fingerprint(job))
 
     def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:

@@ -47,7 +47,11 @@ class Completion:
     prompt_tokens: int = 0
 
 
-class PromptTooLong(ValueError):
+class PromptRefused(ValueError):
+    """Raised when a model cannot be asked a prompt."""
+
+
+class PromptTooLong(PromptRefused):
     """Raised when a prompt leaves no room for an answer in the model's context."""
 
 
@@ -68,4 +72,5 @@ class Engine(Protocol):
         """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
 
     def check(self, prompt: Prompt) -> None:
-        """Raise `PromptTooLong` if `prompt` leaves no room for an answer in the model's context."""
+        """Raise `PromptRefused` if the model's chat template refuses the messages, and `PromptTooLong` if they leave no
+        room for an answer in the model's context."""

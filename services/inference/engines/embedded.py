@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
-from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptTooLong
+from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptRefused, PromptTooLong
 from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.engines.sampling import Draw, Uniforms, draw
@@ -165,7 +166,7 @@ class TransformersEngine:
         self.tokenizer, self._ends = tokenizer, ends
 
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises `PromptTooLong`."""
+        """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
         groups = [self._make_rows(prompt) for prompt in prompts]
         by_width: dict[int, list[_Row]] = {}
         for row in (row for group in groups for row in group):
@@ -176,13 +177,16 @@ class TransformersEngine:
         return [[self._completion(row) for row in group] for group in groups]
 
     def check(self, prompt: Prompt) -> None:
-        """Raise `PromptTooLong` if `prompt` leaves no room for an answer."""
+        """See `Engine.check`."""
         self._make_rows(prompt)
 
     def _make_rows(self, prompt: Prompt) -> list[_Row]:
-        encoded: Any = self.tokenizer.apply_chat_template(
-            list(prompt.messages), add_generation_prompt=True, return_dict=True
-        )
+        try:
+            encoded: Any = self.tokenizer.apply_chat_template(
+                list(prompt.messages), add_generation_prompt=True, return_dict=True
+            )
+        except TemplateError as error:
+            raise PromptRefused(f"messages: the model's chat_template refuses them: {error}") from error
         ids: list[int] = encoded["input_ids"]
         room = self.model.config.get_text_config().max_position_embeddings - len(ids)
         if room < 1:

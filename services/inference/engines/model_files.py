@@ -5,7 +5,50 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer, GenerationConfig
+from jinja2 import TemplateError
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+# Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, and puts its text into the
+# first message of the user.
+_SYSTEM_INTO_USER = (
+    "{%- if messages | length > 1 and messages[0]['role'] == 'system' and messages[1]['role'] == 'user' %}"
+    "{%- set asked = messages[0]['content'] + '\n\n' + messages[1]['content'] %}"
+    "{%- set messages = [{'role': 'user', 'content': asked}] + messages[2:] %}"
+    "{%- endif %}{{ '' }}"  # behind a tag, Jinja would take a line's end off the template's beginning
+)
+_QUESTION = "1 + 1?"
+_ASKED = [{"role": "system", "content": "Think."}, {"role": "user", "content": _QUESTION}]
+
+
+class ChatRefused(ValueError):
+    """Raised for a model whose chat template renders no chat that coevo sends."""
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The tokenizer of the model in `folder`. If its chat template refuses a system message, the user's message begins
+    with that text. Raises `ChatRefused` if it refuses this too, or leaves out the question."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    template = tokenizer.chat_template
+    if not isinstance(template, str):
+        return tokenizer
+    try:
+        rendered = _rendered(tokenizer)
+    except TemplateError:
+        tokenizer.chat_template = _SYSTEM_INTO_USER + template
+        try:
+            rendered = _rendered(tokenizer)
+        except TemplateError as error:
+            raise ChatRefused(
+                f"{folder}: chat_template: expected one that renders a question of the user, got the error: {error}"
+            ) from error
+    if _QUESTION not in rendered:
+        raise ChatRefused(f"{folder}: chat_template: expected one that renders the user's question, got {rendered!r}")
+    return tokenizer
+
+
+def _rendered(tokenizer: Any) -> str:
+    text: str = tokenizer.apply_chat_template(_ASKED, add_generation_prompt=True, tokenize=False)
+    return text
 
 
 def text_side(folder: Path, generation: Any = None) -> tuple[Any, set[int]]:
@@ -13,9 +56,17 @@ def text_side(folder: Path, generation: Any = None) -> tuple[Any, set[int]]:
 
     `generation` is the folder's generation configuration, if the caller has loaded it already.
     """
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    ends = (generation or GenerationConfig.from_pretrained(folder)).eos_token_id
+    tokenizer = tokenizer_of(folder)
+    ends = (generation or _generation_of(folder)).eos_token_id
     return tokenizer, {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+
+
+def _generation_of(folder: Path) -> Any:
+    """The folder's generation configuration, or that of a model without such a file, as when it is loaded anew."""
+    try:
+        return GenerationConfig.from_pretrained(folder)
+    except OSError:
+        return GenerationConfig.from_model_config(AutoConfig.from_pretrained(folder))
 
 
 # Keys of a model's configuration that do not affect what the model computes.

@@ -32,7 +32,7 @@ from services.inference.engines.base import (
     Engine,
     ModelMismatch,
     Prompt,
-    PromptTooLong,
+    PromptRefused,
 )
 from services.inference.openai_api import (
     ChatBatchRequest,
@@ -150,7 +150,7 @@ class ModelServer:
         try:
             if self._engine is not None:
                 self._engine.check(prompt)
-        except PromptTooLong as error:
+        except PromptRefused as error:
             raise HTTPException(400, str(error)) from error
         checkpoint, completions = await self._batcher.ask(prompt)
         self._refuse_mismatch(request, checkpoint)  # again, because it may have been swapped in the meantime

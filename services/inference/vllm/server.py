@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from jinja2 import TemplateError
 from numpy.typing import ArrayLike
 from ray.llm._internal.serve.core.configs.openai_api_models import (
     ChatCompletionRequest,
@@ -155,7 +156,11 @@ class SwappedLLMServer(LLMServer):
 
         async def answer() -> AsyncIterator[Any]:
             async with self._no_swap():
-                prompt = self._encode(request) if self._served else []
+                try:
+                    prompt = self._encode(request) if self._served else []
+                except TemplateError as error:
+                    yield _error(400, f"messages: the model's chat_template refuses them: {error}")
+                    return
                 yield self._refusal(request, prompt) or await self._answer(request, prompt, raw_request_info)
 
         return answer()

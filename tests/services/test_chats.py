@@ -1,0 +1,173 @@
+"""How chats are sent to OpenAI-compatible services, and their replies read: of models to evaluate and of judges."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from core.settings.serving import Service
+from services.inference.chats import ChatReply, ask_chat
+from services.inference.client import InferenceError
+from services.inference.external import RequestRefused, ask_each
+from tests.fake_service import Answer, fake_service
+
+QUESTION = [{"role": "user", "content": "What is the seed of 3 + 4?"}]
+BOX = r"\boxed{7}"
+
+
+def ask(service: Service, **options: Any) -> ChatReply:
+    async def once(http: aiohttp.ClientSession, _: int) -> ChatReply:
+        return await ask_chat(http, service, QUESTION, 64, **options)
+
+    return asyncio.run(ask_each(service, [0], once, 1))[0]
+
+
+def chat(content: Any = BOX, usage: Any = None, reason: Any = "stop", **message: Any) -> dict[str, Any]:
+    choice = {"message": {"role": "assistant", "content": content, **message}, "finish_reason": reason}
+    return {"choices": [choice], "usage": usage}
+
+
+TEXT = {"type": "text", "text": BOX}
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (chat(usage={"prompt_tokens": 3, "completion_tokens": 5}), ChatReply(BOX, "stop", False, 3, 5)),
+        (chat(usage=None), ChatReply(BOX, "stop", False, 0, 0)),
+        ({"choices": [{"message": {"content": BOX}}]}, ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(usage={"prompt_tokens": None, "completion_tokens": 5}), ChatReply(BOX, "stop", False, 0, 5)),
+        (chat(usage={"completion_tokens": 10**30, "prompt_tokens": -1}), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(usage={"completion_tokens": 1.5}), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(usage=[]), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(reason=None), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(reason="length"), ChatReply(BOX, "length", False, 0, 0)),
+        (chat(reason="content_filter"), ChatReply(BOX, "stop", True, 0, 0)),
+        (chat([TEXT]), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat([{"type": "thinking", "thinking": []}, TEXT]), ChatReply(BOX, "stop", False, 0, 0)),
+        (
+            chat([{"type": "text", "text": "So "}, {**TEXT, "type": "output_text"}]),
+            ChatReply(f"So {BOX}", "stop", False, 0, 0),
+        ),
+        (chat([]), ChatReply("", "stop", False, 0, 0)),
+        (chat(None, reasoning_content=BOX), ChatReply("", "stop", False, 0, 0)),
+        (chat(BOX, reasoning_content="3 + 4", reasoning="3"), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(None, refusal="No."), ChatReply("", "stop", False, 0, 0)),
+        ({**chat(), "error": None}, ChatReply(BOX, "stop", False, 0, 0)),
+        (chat('The "error" is small.'), ChatReply('The "error" is small.', "stop", False, 0, 0)),
+    ],
+)
+def test_legal_replies_are_read(reply: dict[str, Any], expected: ChatReply) -> None:
+    with fake_service(lambda *_: (200, reply)) as (service, requests):
+        assert ask(service) == expected
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [],
+        {},
+        {"choices": []},
+        {"choices": None},
+        {"choices": ["x"]},
+        {"choices": [{}]},
+        chat(7),
+        chat(["x"]),
+        b"<html>",
+    ],
+)
+def test_a_reply_that_is_no_chat_completion_is_an_error(reply: Any) -> None:
+    with fake_service(lambda *_: (200, reply)) as (service, _), pytest.raises(InferenceError):
+        ask(service)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"error": {"code": 429}},
+        {"error": {"code": "502", "message": "upstream"}},
+        {"error": {"message": "Rate limit exceeded", "type": "rate_limit_error"}},
+        {"error": {"type": "overloaded_error"}},
+        {"error": "The server is busy, try again later"},
+        {"choices": [{"error": {"code": 503, "message": "x"}, "finish_reason": "error", "message": {"content": ""}}]},
+        {"error": {"code": 429}, "choices": []},
+    ],
+)
+def test_an_error_that_may_pass_is_asked_again_also_with_status_200(reply: dict[str, Any]) -> None:
+    with fake_service(lambda before, _: (200, chat() if before else reply)) as (service, requests):
+        assert ask(service).text == BOX
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        ({"error": {"code": 400, "message": "too long"}}, RequestRefused),
+        ({"error": {"code": 401}}, InferenceError),
+        ({"error": {"code": 402, "message": "no credits"}}, InferenceError),
+        ({"error": "no such model"}, InferenceError),
+        ({"error": {"code": "model_not_found"}}, InferenceError),
+    ],
+)
+def test_another_error_with_status_200_ends_the_request(reply: dict[str, Any], error: type[InferenceError]) -> None:
+    with fake_service(lambda *_: (200, reply)) as (service, requests), pytest.raises(error):
+        ask(service)
+    assert len(requests) == 1
+
+
+def refusing(*names: str, text: str = "Unsupported parameter: '{}' is not supported with this model.") -> Answer:
+    """A service that refuses requests with these options, one after the other."""
+
+    def answer(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+        wrong = next((name for name in names if name in body), None)
+        return (200, chat()) if wrong is None else (400, {"error": {"message": text.format(wrong), "param": wrong}})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("options", "refused", "sent"),
+    [
+        ({"seed": 3}, ("seed",), {}),
+        ({"temperature": 1.0, "top_p": 1.0}, ("temperature", "top_p"), {}),
+        ({"temperature": 0.0, "any_temperature": True}, ("temperature",), {}),
+        ({"temperature": 0.5, "seed": 3}, ("seed",), {"temperature": 0.5}),
+    ],
+)
+def test_options_that_change_nothing_are_left_out_if_a_service_refuses_them(
+    options: dict[str, Any], refused: tuple[str, ...], sent: dict[str, Any]
+) -> None:
+    with fake_service(refusing(*refused)) as (service, requests):
+        assert [ask(service, **options).text for _ in range(2)] == [BOX, BOX]
+    *_, body = [body for _, body, _ in requests]
+    assert body == {"model": "m", "messages": QUESTION, "max_tokens": 64, **sent}
+    assert len(requests) == 2 + len(refused)  # it is learnt once
+
+
+@pytest.mark.parametrize(
+    "options", [{"temperature": 0.0}, {"temperature": 0.6, "seed": 1}, {"top_p": 0.9}, {"top_k": 5}]
+)
+def test_an_option_that_would_change_the_answers_is_never_left_out(options: dict[str, Any]) -> None:
+    changing = next(name for name in options if name != "seed")
+    with (
+        fake_service(refusing(changing, text="Unsupported value: '{}' only supports the default.")) as (
+            service,
+            requests,
+        ),
+        pytest.raises(RequestRefused, match=changing),
+    ):
+        ask(service, **options)
+    assert all(changing in body for _, body, _ in requests)
+
+
+def test_the_limit_is_named_as_the_service_wants_it() -> None:
+    text = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
+    with fake_service(refusing("max_tokens", text=text)) as (service, requests):
+        assert [ask(service).text for _ in range(2)] == [BOX, BOX]
+    bodies = [body for _, body, _ in requests]
+    assert [body.get("max_completion_tokens") for body in bodies] == [None, 64, 64]
+    assert [body.get("max_tokens") for body in bodies] == [64, None, None]
