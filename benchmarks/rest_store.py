@@ -87,17 +87,22 @@ def fill(url: str, shape: Shape) -> None:
     """Create the tables in the empty database at `url` and fill them, with one transaction per iteration."""
     store = open_store(url, create=True)
     for number, run in enumerate(shape.names()):
-        _add_run(store, run, shape.iterations)
-        for iteration in range(1, shape.iterations + 1):
-            rng = random.Random(number * 1_000 + iteration)
-            with store.write() as session:
-                _add_iteration(session, rng, run, iteration, shape)
+        add_run(store, run, shape, number)
     store.close()
     if make_url(url).get_backend_name() == "postgresql":
         _vacuum(url)
 
 
-def _add_run(store: Store, run: str, iterations: int) -> None:
+def add_run(store: Store, run: str, shape: Shape, seed: int) -> None:
+    """Add a run with its iterations, each in a transaction of its own."""
+    _begin_run(store, run, shape.iterations)
+    for iteration in range(1, shape.iterations + 1):
+        rng = random.Random(seed * 1_000 + iteration)
+        with store.write() as session:
+            _add_iteration(session, rng, run, iteration, shape)
+
+
+def _begin_run(store: Store, run: str, iterations: int) -> None:
     base = Checkpoint(checkpoint_id(run, "base", 0), run, "base", 0, 0, "/m/base", "0" * 64, None)
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=CoEvolution(iterations=iterations), preset="bench")

@@ -122,7 +122,7 @@ def costs_by_stage(session: Session, run: str, rates: Rates) -> list[Cost]:
 def _usage(session: Session, run: str) -> list[UsageRow]:
     """The stored usage. The devices of a training are those of its slot in the worker pool."""
     rows = {(row.iteration, row.stage, row.purpose): row for row in queries.usage.usage_of(session, run)}
-    for job in (job for job in queries.pool.pool_jobs(session) if job.run == run):
+    for job in queries.pool.pool_jobs(session, run):
         row = rows.get((job.iteration, job.stage, "training"))
         used = (job.used, 0.0) if job.kind == "CPU" else (0.0, job.used)
         counts = (row.requests, row.prompt_tokens, row.reply_tokens) if row else (0, 0, 0)

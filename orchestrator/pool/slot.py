@@ -126,12 +126,12 @@ def _try_to_begin(context: Context, join: Callable[[Session], None]) -> str | No
     with context.write() as session:
         queries.pool.lock_pool(session)
         _drop_dead(session)
-        rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
-        _refuse_another_owner(rows[own_key])
-        if rows[own_key].status == "done":  # the lease ran out for a moment, and another process dropped this job
+        own = _own_job(context, session)
+        _refuse_another_owner(own)
+        if own.status == "done":  # the lease ran out for a moment, and another process dropped this job
             join(session)
-            rows = {_key(row): row for row in queries.pool.pool_jobs(session)}
-        started = to_start(_jobs(rows), capacity)
+        rows = {_key(row): row for row in queries.pool.unfinished_jobs(session)}
+        started = to_start(_jobs(rows, queries.pool.used_by_run(session)), capacity)
         for key in started:
             queries.pool.start_job(session, rows[key])
     if own_key in started or rows[own_key].status == "running":
@@ -149,34 +149,27 @@ def _capacity(context: Context) -> dict[ResourceKind, float]:
 
 def _drop_dead(session: Session) -> None:
     """Remove the jobs whose process is dead."""
-    for row in queries.pool.pool_jobs(session):
-        if row.status != "done" and not is_alive(row.owner):  # it was killed on this machine
+    for row in queries.pool.unfinished_jobs(session):
+        if not is_alive(row.owner):  # it was killed here
             queries.ledger.release_leases(session, run=row.run, owner=row.owner)
     queries.pool.drop_abandoned(session)
 
 
-def _jobs(rows: Mapping[str, PoolRow]) -> list[PoolJob]:
-    used = dict[str, float]()
-    for row in rows.values():
-        used[row.run] = used.get(row.run, 0.0) + row.used
+def _jobs(rows: Mapping[str, PoolRow], used: Mapping[str, float]) -> list[PoolJob]:
     return [
-        PoolJob(
-            key,
-            row.kind,
-            row.units,
-            used[row.run],
-            row.since.timestamp(),
-            row.status == "running",
-        )
+        PoolJob(key, row.kind, row.units, used[row.run], row.since.timestamp(), row.status == "running")
         for key, row in rows.items()
-        if row.status != "done"
     ]
+
+
+def _own_job(context: Context, session: Session) -> PoolRow:
+    return queries.pool.job_of(session, run=context.run, iteration=context.iteration, stage=context.stage)
 
 
 def _refuse_lost(context: Context) -> None:
     own_key = f"{context.run}/{context.iteration}/{context.stage}"
     with context.store.read() as session:
-        [row] = [row for row in queries.pool.pool_jobs(session) if _key(row) == own_key]
+        row = _own_job(context, session)
     _refuse_another_owner(row)
     if row.status != "running":  # the lease ran out for a moment, and another process dropped this job
         raise LeaseLost(f"stage {own_key}: its lease ran out, and with it its slot in the worker pool; resume the run")

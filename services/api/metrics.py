@@ -44,8 +44,9 @@ router = APIRouter(tags=["metrics"])
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def get_metrics(request: Request) -> PlainTextResponse:
-    """The state of the runs as Prometheus reads it (text format 0.0.4), of at most 50 runs: those that are running or
-    paused, then those that changed last."""
+    """The state of the runs as Prometheus reads it (text format 0.0.4), of at most 50 runs: those with an open critical
+    alert, those that are at work or paused, those that failed or were interrupted within a day, then those that changed
+    last."""
     registry: CollectorRegistry = request.app.state.metrics
     return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
@@ -91,6 +92,8 @@ def _states(states: Mapping[str, RunState], watched: Sequence[str]) -> Iterator[
         "state",
     )
     samples = (((run, word), states[run].state == word) for run in watched for word in words)
+    unshown = len(states.keys() - {*watched})
+    yield _gauge("runs_not_shown", "Runs that the other metrics do not cover.", [((), unshown)])
     yield _gauge("run_state", "1 for the state that the run is in, 0 for the others.", samples, "run", "state")
 
 
@@ -165,6 +168,13 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
             for acknowledged in (False, True)
         ),
         *("run", "severity", "acknowledged"),
+    )
+    unacknowledged = queries.metrics.open_alerts(session)
+    yield _gauge(
+        "open_alerts",
+        "Alerts of all runs that nobody has acknowledged, also of runs that the other metrics do not cover.",
+        (((severity,), unacknowledged.get(severity, 0)) for severity in severities),
+        "severity",
     )
     late = queries.metrics.late_deliveries(session, max_attempts=ATTEMPTS, abandoned_after=_ABANDONED_AFTER)
     text = "Deliveries of alerts that were tried, have not arrived, and are not given up."

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
-from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.types import ResourceKind, Stage, Verdict
-from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, Runs, Series, Stages
+from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, RunLeases, Runs, Series, Stages
 from storage.queries.tables import columns, database_time
-from storage.rows import PoolStatus, RunStatus, SeriesPoint, Severity
+from storage.rows import PoolStatus, SeriesPoint, Severity
 
-_ACTIVE: tuple[RunStatus, ...] = ("running", "paused")
 _LAST_STAGE: Stage = "check_health"  # of every iteration after 0
 
 
@@ -44,8 +43,16 @@ class PoolLoad:
 
 
 def watched_runs(session: Session, limit: int) -> list[str]:
-    """The names of at most `limit` runs: those that are running or paused, then those that changed last."""
-    rank = case((Runs.status.in_(_ACTIVE), 0), else_=1)
+    """The names of at most `limit` runs: first those with an open critical alert, then those that a process works on or
+    that wait for a person, then those that failed or were interrupted within a day. Of equals, the one that changed
+    last comes first. An interrupted run has the status "running", but no process."""
+    now = database_time(session)
+    open_critical = exists().where(
+        Alerts.run == Runs.name, Alerts.severity == "critical", Alerts.acknowledged_at.is_(None)
+    )
+    has_process = exists().where(RunLeases.run == Runs.name, RunLeases.expires > now)
+    broken = and_(Runs.status.in_(("running", "failed")), Runs.updated_at > now - timedelta(days=1))
+    rank = case((open_critical, 0), (or_(has_process, Runs.status == "paused"), 1), (broken, 2), else_=3)
     statement = select(Runs.name).order_by(rank, Runs.updated_at.desc(), Runs.name).limit(limit)
     return [*session.scalars(statement)]
 
@@ -111,6 +118,13 @@ def alert_counts(session: Session, runs: Sequence[str]) -> dict[tuple[str, Sever
     key = (Alerts.run, Alerts.severity, acknowledged)
     rows: Iterable[Any] = session.execute(select(*key, func.count()).where(Alerts.run.in_(runs)).group_by(*key))
     return {(run, severity, bool(is_acknowledged)): count for run, severity, is_acknowledged, count in rows}
+
+
+def open_alerts(session: Session) -> dict[Severity, int]:
+    """Severity -> the alerts of all runs that nobody has acknowledged."""
+    is_open = select(Alerts.severity, func.count()).where(Alerts.acknowledged_at.is_(None))
+    rows: Iterable[Any] = session.execute(is_open.group_by(Alerts.severity))
+    return dict(map(tuple, rows))
 
 
 def late_deliveries(session: Session, *, max_attempts: int, abandoned_after: timedelta) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, and_, exists, not_, select, text, update
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, not_, select, text, update
 from sqlalchemy.orm import Session
 
 from core.types import Stage
@@ -32,9 +35,30 @@ def join_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner
     session.execute(queue.on_conflict_do_update(index_elements=["run", "iteration", "stage"], set_=job))
 
 
-def pool_jobs(session: Session) -> list[PoolRow]:
-    """All jobs, including those that are done. The job that has been in its status for the longest time comes first."""
-    return [PoolRow(*row) for row in session.execute(select(*columns(PoolJobs, PoolRow)).order_by(PoolJobs.since))]
+def pool_jobs(session: Session, run: str | None = None) -> list[PoolRow]:
+    """All jobs, or those of a run, including those that are done. The job that has been in its status for the longest
+    time comes first."""
+    of_run = [] if run is None else [PoolJobs.run == run]
+    statement = select(*columns(PoolJobs, PoolRow)).where(*of_run).order_by(PoolJobs.since)
+    return [PoolRow(*row) for row in session.execute(statement)]
+
+
+def unfinished_jobs(session: Session) -> list[PoolRow]:
+    """The jobs that wait or run, in the order of `pool_jobs`, whether or not their owners hold their stages."""
+    statement = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS).order_by(PoolJobs.since)
+    return [PoolRow(*row) for row in session.execute(statement)]
+
+
+def job_of(session: Session, *, run: str, iteration: int, stage: Stage) -> PoolRow:
+    """The job of a stage, which has joined the pool."""
+    key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage)
+    return PoolRow(*session.execute(select(*columns(PoolJobs, PoolRow)).where(*key)).one())
+
+
+def used_by_run(session: Session) -> dict[str, float]:
+    """Run -> the unit-seconds of all its jobs."""
+    rows: Iterable[Any] = session.execute(select(PoolJobs.run, func.sum(PoolJobs.used)).group_by(PoolJobs.run))
+    return dict(map(tuple, rows))
 
 
 def live_jobs(session: Session) -> list[PoolRow]:

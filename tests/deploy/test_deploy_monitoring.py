@@ -75,7 +75,7 @@ def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
     configuration.write_text(PROMETHEUS.read_text().replace("/run/coevo/api-key", str(key)))
     done = promtool("check", "config", configuration)
     assert done.returncode == 0, done.stderr
-    assert "11 rules found" in done.stdout
+    assert "12 rules found" in done.stdout
 
 
 def test_each_rule_fires_in_promtool_s_simulation_when_it_should(tmp_path: Path) -> None:

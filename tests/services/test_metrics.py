@@ -14,22 +14,24 @@ from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine, event, update
-from watched_rows import NOW, add_watched_rows
+from watched_rows import NOW, _alert, add_watched_rows
 
 from core.settings.alerts import Tested
 from core.settings.config import CoEvolution
+from core.settings.costs import Rates
 from orchestrator.installation.home import ROOT
 from services.api.access.keys import new_key
 from services.api.app import create_app
 from services.api.figure_metrics import FIGURES, figure_of
 from services.api.metrics import LARGEST
+from services.costs import costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of
 from services.prefect_server import PrefectServer
 from services.run_states import MEANINGS
 from storage import queries
-from storage.models import Deliveries
-from storage.queries.tables import table_of
+from storage.models import Alerts, Deliveries, Runs
+from storage.queries.tables import insert_new, table_of
 from storage.rows import SeriesPoint
 from storage.session import Store
 
@@ -196,6 +198,45 @@ def test_the_number_of_label_values_is_limited_and_no_label_is_an_id(api: TestCl
     assert RUN in labels["run"]  # it changed before all the others, but it is running
     assert value(metrics, "coevo_runs", state="interrupted") == LARGEST + 6
     assert not any("/" in text for values in labels.values() for text in values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [("critical", True), ("acknowledged", False), ("held", True), ("paused", True), ("failed", True), ("dead", False)],
+)
+def test_who_is_on_call_sees_runs_with_open_alerts_and_those_that_broke_before_those_that_changed_last(
+    store: Store, tmp_path: Path, kind: str, shown: bool
+) -> None:
+    """A run that changed before many others that are done. Dead runs have the status "running" for good."""
+    with store.write() as session:
+        for i in range(LARGEST + 5):
+            queries.runs.create_run(session, name=f"later-{i}", config=CoEvolution(iterations=1))
+            queries.runs.set_run_status(session, f"later-{i}", "done")
+        queries.runs.create_run(session, name="old", config=CoEvolution(iterations=1))
+        broken = {"failed": "failed", "paused": "paused", "held": "running", "dead": "running"}
+        ago = timedelta(hours=2) if kind == "failed" else timedelta(days=40)
+        values = {"status": broken.get(kind, "done"), "updated_at": NOW - ago}
+        session.execute(update(table_of(Runs)).where(Runs.name == "old").values(values))
+        if kind in ("critical", "acknowledged"):
+            insert_new(session, Alerts, [_alert("old", "a" * 16, NOW if kind == "acknowledged" else None)])
+        if kind == "held":
+            queries.run_leases.claim_run(session, run="old", owner="elsewhere:1:1", lease_seconds=60)
+    metrics = samples(scrape(TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")))
+    assert ("old" in {dict(labels).get("run") for _, labels in metrics}) is shown
+    assert value(metrics, "coevo_runs_not_shown") == 6
+    assert value(metrics, "coevo_open_alerts", severity="critical") == (kind == "critical")
+
+
+def test_the_costs_of_a_run_read_the_pool_s_jobs_of_that_run_only(store: Store) -> None:
+    with store.write() as session:
+        for run in ("mine", "other"):
+            queries.runs.create_run(session, name=run, config=CoEvolution(iterations=1))
+            queries.pool.join_pool(
+                session, run=run, iteration=1, stage="train_solver", owner="me", kind="CPU", units=2.0
+            )
+        assert [job.run for job in queries.pool.pool_jobs(session, "mine")] == ["mine"]
+        assert [row.stage for row in costs_by_stage(session, "mine", Rates())] == ["train_solver"]
+        assert queries.pool.used_by_run(session) == {"mine": 0.0, "other": 0.0}
 
 
 def _label_names(metrics: Metrics) -> set[str]:
