@@ -181,6 +181,8 @@ class Group:
     mean_entropy: NDArray[np.float64] | None = None  # (G,), nats per token
     embeddings: NDArray[np.float64] | None = None  # (G, D)
     clusters: tuple[int, ...] | None = None  # strategies; `core.rollouts.strategies.DEGENERATE` means no strategy
+    question_id: str | None = None
+    seed: int = 0  # of the random numbers that a method draws; another one for each group of a run
 
 
 @dataclass(frozen=True, slots=True, eq=False)

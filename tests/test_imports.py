@@ -16,6 +16,7 @@ INFERENCE = {
     "services.inference.access",
     "services.inference.client",
     "services.inference.engines.base",
+    "services.inference.engines.decoder",
     "services.inference.keys",
     "services.signals",
     "services.inference.engines.decoder",

@@ -23,6 +23,7 @@ from core.methods.rzero import ChallengerReward
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
 from core.rollouts.strategies import DEGENERATE, count_strategies
+from core.seeds import seed_for
 from core.settings.serving import Signals
 from core.types import Group, PseudoLabel, Score, Scored, Spent
 from services.inference.client import InferenceClient, Reply, spent
@@ -40,7 +41,16 @@ class PromptRollouts:
 
     question: TrainQuestion
     texts: Sequence[str]
+    seed: int  # of what the method draws for this group (`group_seed`)
     mean_entropies: Sequence[float] | None = None  # (G,), nats per token; None if the trainer does not provide them
+
+
+def group_seed(run_seed: int, job: str, step: int, prompt: int) -> int:
+    """The seed of what a method draws for one prompt's rollouts, in its rewards and in its estimator.
+
+    `step` counts from the beginning of the training, so over all its jobs; `prompt` is the position in the step.
+    """
+    return seed_for(run_seed, job, step, "sets", prompt)
 
 
 def solver_scores(
@@ -51,7 +61,12 @@ def solver_scores(
     Raises `InferenceError` when a service that computes signals fails.
     """
     answers = [[extract_boxed(text) for text in prompt.texts] for prompt in prompts]
-    groups = make_groups(answers, [prompt.question.label for prompt in prompts], grader)
+    groups = [
+        replace(group, question_id=prompt.question.question_id, seed=prompt.seed)
+        for group, prompt in zip(
+            make_groups(answers, [prompt.question.label for prompt in prompts], grader), prompts, strict=True
+        )
+    ]
     if "mean_entropy" in method.needs:
         entropies = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
         groups = [replace(group, mean_entropy=entropy) for group, entropy in zip(groups, entropies, strict=True)]

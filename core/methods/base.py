@@ -81,7 +81,10 @@ class Method(Objective):
 
     def score(self, group: Group) -> Scored:
         """Rewards (G,) in {0, 1}: 1 for a rollout whose answer is the label (R-Zero 2.4, SRT eq. 6, and any verifiable
-        reward). A prompt without a label is dropped from the loss. Raises the errors of `agreement`."""
+        reward). A prompt without a label is dropped from the loss. Raises the errors of `agreement`.
+
+        A method that draws random numbers takes them from `group.seed`, so that a resumed training draws the same.
+        """
         label, agrees = self.agreement(group)
         return Scored(label, agrees.astype(np.float64), learn=label is not None)
 

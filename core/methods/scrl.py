@@ -57,7 +57,9 @@ class Scrl(Method):
         earns. Here such rollouts count in G and in H, and they form one class for the entropy term. They are never
         positive or negative, and the term is cut off at 0: for their entropy they may lose, but never gain. Otherwise
         a text that repeats itself until it is cut off, which the model is sure of, would earn more than most answers.
-        `variant="official"` (Jasper-Yan/SCRL, reward_func): they get -1, whatever their entropy.
+        And they earn no more than the worst answer of the group, so that their advantage is never positive, even where
+        the few answers earn less than 0. `variant="official"` (Jasper-Yan/SCRL, reward_func): they get -1, whatever
+        their entropy.
 
         `Scored.parts`: `positive_share` and `negative_share` of the rollouts, `abstained` (0 or 1).
 
@@ -80,8 +82,11 @@ class Scrl(Method):
         if self.dynamic_reward:
             entropy_term = np.where(class_index >= 0, -gap, np.minimum(-gap, 0.0))
             rewards = support * positive + (support - self.tau_neg) * negative + self.entropy_weight * entropy_term
+        unanswered = class_index < 0
         if self.variant == "official":
-            rewards[class_index < 0] = -1.0
+            rewards[unanswered] = -1.0
+        elif not unanswered.all():
+            rewards[unanswered] = np.minimum(rewards[unanswered], rewards[~unanswered].min())
         parts = {
             "positive_share": float(positive.mean()),
             "negative_share": float(negative.mean()),

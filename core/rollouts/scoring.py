@@ -19,8 +19,8 @@ class Outcome:
     advantages: NDArray[np.float64]
 
 
-def outcome(group: Group, method: Method, seed: int = 0) -> Outcome:
-    """Score one group. `trained_share` and the KL do not enter, since only the trainer applies them.
+def outcome(group: Group, method: Method) -> Outcome:
+    """Score one group, with its own seed. `trained_share` and the KL do not enter, since only the trainer applies them.
 
     Raises:
         ValueError: a signal that the method needs is missing, or its sets are larger than the group.
@@ -28,4 +28,4 @@ def outcome(group: Group, method: Method, seed: int = 0) -> Outcome:
     scored = method.score(group)
     if not scored.learn:
         return Outcome(scored, np.zeros(len(group.answers)))
-    return Outcome(scored, method.advantages(scored.rewards, group.clusters, seed))
+    return Outcome(scored, method.advantages(scored.rewards, group.clusters, group.seed))

@@ -88,6 +88,10 @@ def with_signals(lines: Sequence[GroupLine], method: Method, note: Callable[[str
     answers = [[_answer(rollout) for rollout in line.rollouts] for line in lines]
     with Grader() as grader:
         groups = make_groups(answers, [line.label for line in lines], grader)
+    groups = [
+        replace(group, question_id=line.question_id, seed=index)
+        for index, (line, group) in enumerate(zip(lines, groups, strict=True))
+    ]
     if "mean_entropy" in method.needs:
         groups = [
             replace(group, mean_entropy=np.array(_all(line, "mean_entropy")))

@@ -126,6 +126,7 @@ def _read_votes(store: Store, texts: Path | None, run: str, iteration: int, kept
 def _outcome(method: Method, group: Group, index: int, votes: _Votes) -> Outcome | None:
     """What the method makes of the group; None if it lacks a signal that the method needs."""
     texts, rows = votes.texts[index], votes.rows[index]
+    group = replace(group, question_id=votes.questions[index].question_id, seed=index)
     if method.needs & {"embeddings", "clusters"} and texts is None:
         return None
     if "label" in method.needs and group.label is None:
@@ -140,7 +141,7 @@ def _outcome(method: Method, group: Group, index: int, votes: _Votes) -> Outcome
     if "clusters" in method.needs:
         group = replace(group, clusters=skeleton_clusters(texts or []))
     try:
-        return outcome(group, method, seed=index)
+        return outcome(group, method)
     except ValueError:  # the method's sets are larger than the group
         return None
 

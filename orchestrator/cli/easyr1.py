@@ -16,12 +16,13 @@ from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES, Checkpoint, Role
 from orchestrator.cli.terminal import SET, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
+from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.needs import base_model
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
 from orchestrator.starting import RunError, preset_path
-from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob, TrainQuestion
+from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
 easyr1 = typer.Typer(
@@ -110,36 +111,10 @@ def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str
     if role == "challenger":
         if not isinstance(config, CoEvolution) or not config.challenger.trained:
             raise RunError("role: this preset trains no Challenger; expected solver")
-        service = SolverService(
-            solver_url or "http://127.0.0.1:8000/solver/v1",
-            start.id,
-            config.dataset.sampling,
-            template=config.solver.template,
-        )
-        challenger = ChallengerJob(
-            key=key,
-            run_seed=config.seed,
-            start=start,
-            training=config.challenger.training,
-            reward=config.challenger.reward,
-            solver=service,
-            template=config.challenger.template,
-            work_dir=out,
-        )
-        return challenger, None
+        url = solver_url or "http://127.0.0.1:8000/solver/v1"
+        return challenger_job(config, key, start, start, url, out), None
     questions = _questions(config)
-    solver = SolverJob(
-        key=key,
-        run_seed=config.seed,
-        start=start,
-        training=config.solver.training,
-        reward=config.solver.reward,
-        questions=questions.prompts,
-        template=config.solver.template,
-        signals=config.solver.signals,
-        work_dir=out,
-    )
-    return solver, questions.replacement
+    return solver_job(config, key, start, questions.prompts, out), questions.replacement
 
 
 def _questions(config: RunConfig) -> _Questions:

@@ -97,9 +97,9 @@ def score(
         lines = read_groups(groups)
         groups_of_lines = with_signals(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
         texts = []
-        for index, (line, group) in enumerate(zip(lines, groups_of_lines, strict=True)):
+        for line, group in zip(lines, groups_of_lines, strict=True):
             try:
-                texts.append(_text(line.question_id, outcome(group, chosen, seed=index), as_json))
+                texts.append(_text(line.question_id, outcome(group, chosen), as_json))
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
         print("\n".join(texts))

@@ -15,10 +15,10 @@ from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from core.settings.training import Labelled
 from core.types import Checkpoint, Spent
+from orchestrator import jobs
 from orchestrator.costs import refuse_spent
 from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
-from orchestrator.question_sets.held_out import trained_on
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.training_metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training_rollouts import StoredTraining, store_rollouts
@@ -27,32 +27,19 @@ from services.oracles import exact
 from storage import queries
 from storage.checkpoints import digest, manifest, publish, published_manifest, verify
 from storage.rows import TrainedOnRow
-from trainers.base import ChallengerJob, SolverJob, SolverService, Trainer, TrainJob, TrainQuestion, TrainResult
+from trainers.base import ChallengerJob, SolverJob, Trainer, TrainJob, TrainQuestion, TrainResult
 from trainers.local.trainer import LocalTrainer
 from trainers.schedule import questions_at
 
 
 def challenger_job(context: Context[CoEvolution], start: Checkpoint, solver: Checkpoint) -> ChallengerJob:
     """The training of the Challenger from `start`, rewarded by the answers of `solver`."""
-    challenger, dataset = context.config.challenger, context.config.dataset
-    return ChallengerJob(
-        key=f"{context.iteration}/train_challenger",
-        run_seed=context.config.seed,
-        start=start,
-        training=challenger.training,
-        reward=challenger.reward,
-        solver=SolverService(
-            context.services.endpoint("solver"),
-            solver.id,
-            dataset.sampling,
-            dataset.denominator,
-            dataset.max_question_chars,
-            context.config.solver.template,
-        ),
-        template=challenger.template,
-        work_dir=context.home.work / context.run / str(context.iteration) / "train_challenger",
-        stored_prompts=context.config.rollout_prompts,
-    )
+    key, url = f"{context.iteration}/train_challenger", context.services.endpoint("solver")
+    return jobs.challenger_job(context.config, key, start, solver, url, _work_dir(context, "train_challenger"))
+
+
+def _work_dir(context: Context, stage: str) -> Path:
+    return context.home.work / context.run / str(context.iteration) / stage
 
 
 def _own_service(context: Context, name: str) -> Service:
@@ -65,20 +52,10 @@ def solver_job(context: Context, key: str, questions: tuple[TrainQuestion, ...])
     own_services = {
         setting: _own_service(context, name) for name, setting in solver.signals.served(solver.reward).items()
     }
-    return SolverJob(
-        key=key,
-        run_seed=context.config.seed,
-        start=context.checkpoint("solver"),
-        training=solver.training,
-        reward=solver.reward,
-        questions=questions,
-        template=solver.template,
-        work_dir=context.home.work / context.run / str(context.iteration) / "train_solver",
-        signals=solver.signals.model_copy(update=own_services),
-        guard=context.config.guard,
-        history=context.training_history(),
-        stored_prompts=context.config.rollout_prompts,
+    job = jobs.solver_job(
+        context.config, key, context.checkpoint("solver"), questions, _work_dir(context, "train_solver")
     )
+    return replace(job, signals=solver.signals.model_copy(update=own_services), history=context.training_history())
 
 
 def steps_before(context: Context) -> int:
@@ -95,22 +72,7 @@ def chained_job(context: Context, labelled: Labelled, job: SolverJob, result: Tr
 
 
 def _labelled_job(context: Context, labelled: Labelled, start: Checkpoint, work_dir: Path) -> SolverJob:
-    """The training of the Solver `start` on labelled data (R-Zero B.3). Held-out questions are left out."""
-    questions = tuple(
-        TrainQuestion(f"labelled/{index:06d}", prompt.text, prompt.answer, prompt.answer)
-        for index, prompt in trained_on(context.config, labelled.prompts)
-    )
-    return SolverJob(
-        key=f"{context.iteration}/train_labelled",
-        run_seed=context.config.seed,
-        start=start,
-        training=labelled.training,
-        reward=labelled.reward,
-        questions=questions,
-        template=context.config.solver.template,
-        work_dir=work_dir,
-        stored_prompts=context.config.rollout_prompts,
-    )
+    return jobs.labelled_job(context.config, labelled, f"{context.iteration}/train_labelled", start, work_dir)
 
 
 def _run(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:

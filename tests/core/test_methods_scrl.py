@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,18 +25,18 @@ def score(answers: list[str | None], entropies: list[float], method: Scrl) -> Sc
 
 def test_a_firm_majority_by_hand() -> None:
     # 5 is positive: its share 1/2 >= 0.375, its lead 1/4 > 0.125. 7 is not negative: 1/8 is not below tau_neg = 1/8.
-    # 5: 0.5 - 0.1 (0.3 - 0.5) = 0.52; 6: -0.1 * 0.1; 7: -0.1 * 0.5; no answer: -0.1 * 0.1.
+    # 5: 0.5 - 0.1 (0.3 - 0.5) = 0.52; 6: -0.1 * 0.1; 7: -0.1 * 0.5; no answer: no more than 7, the worst answer.
     scored = score(ANSWERS, ENTROPIES, Scrl())
     assert scored.label == "5"
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.01])
+    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.05])
     assert scored.parts == {"positive_share": 0.5, "negative_share": 0, "abstained": 0}
 
 
 def test_a_rare_and_unsure_answer_is_negative_by_hand() -> None:
     # tau_neg 0.3: 6 (share 1/4, entropy 0.6 >= 0.5) earns 0.25 - 0.3 - 0.01, 7 earns 0.125 - 0.3 - 0.05. A rollout
-    # without an answer is never negative.
+    # without an answer is never negative, but earns no more than the worst answer.
     scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3))
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.06, -0.06, -0.225, -0.01])
+    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.06, -0.06, -0.225, -0.225])
     assert scored.parts["negative_share"] == 3 / 8
     assert scored.negatives == ("6", "7")
 
@@ -51,13 +52,32 @@ def test_a_rare_but_sure_answer_is_not_negative() -> None:
 
 def test_rewards_without_the_entropy_term_depend_on_shares_only() -> None:
     scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3, entropy_weight=0))
-    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])
+    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, -0.175])
 
 
 def test_no_answer_costs_one_in_the_released_code() -> None:
     assert score(ANSWERS, ENTROPIES, Scrl(variant="official")).rewards == pytest.approx(
         [0.52] * 4 + [-0.01, -0.01, -0.05, -1]
     )
+
+
+@pytest.mark.parametrize(
+    ("answers", "entropies", "settings"),
+    [
+        ([None, None, None, "7"], [0.3, 0.31, 0.32, 0.33], {}),  # the answer is less sure than the rest
+        ([None, None, None, "7"], [0.3, 0.31, 0.32, 0.33], {"variant": "official"}),
+        ([None] * 7 + ["7"], [0.1] * 7 + [2.0], {"tau_neg": 0.5}),  # the only answer is negative
+        ([None] * 7 + ["7"], [0.1] * 7 + [2.0], {"tau_neg": 0.5, "dynamic_reward": False}),
+        ([None, None, "7", "8"], [2.0, 2.0, 0.1, 0.2], {}),
+        ([None] * 4, [0.3, 0.31, 0.32, 0.33], {}),
+    ],
+)
+def test_no_answer_never_has_a_positive_advantage(
+    answers: list[str | None], entropies: list[float], settings: dict[str, Any]
+) -> None:
+    method = Scrl(**settings)
+    advantages = method.advantages(score(answers, entropies, method).rewards)
+    assert all(advantage <= 0 for advantage, answer in zip(advantages, answers, strict=True) if answer is None)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +130,8 @@ def test_rewards_stay_in_range_and_follow_a_permutation(group: Group, random: Ra
     scored = method.score(group)
     assert ((scored.rewards >= -0.125 - 0.2) & (scored.rewards <= 1.2)).all()  # lambda times two nats at most
     assert all(reward <= 0 for reward, answer in zip(scored.rewards, group.answers, strict=True) if answer is None)
+    advantages = zip(method.advantages(scored.rewards), group.answers, strict=True)
+    assert all(advantage <= 0 for advantage, answer in advantages if answer is None)
     again = method.score(permuted(group, order))
     assert again.rewards == pytest.approx(scored.rewards[order])
     assert again.label == scored.label
@@ -124,7 +146,7 @@ def test_missing_entropies_are_named_in_the_error() -> None:
 def test_a_rare_answer_as_unsure_as_the_mean_is_negative() -> None:
     # H(a) = H for every answer: 6 (1/4 < 0.3) and 7 (1/8) are negative, and the entropy term is 0.
     scored = score(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
-    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, 0])
+    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, -0.175])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +187,7 @@ def test_thresholds_of_zero_give_no_label_to_a_tie_where_a_majority_vote_does() 
 def test_tau_neg_zero_leaves_no_negative_label() -> None:
     # Apart from the entropy term of -0.1 (H(a) - 0.5), only the majority earns something.
     scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0))
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.01])
+    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.05])
     assert scored.negatives == ()
     assert score(ANSWERS, ENTROPIES, Scrl(tau_neg=0, entropy_gate=False)).negatives == ()
 
@@ -182,6 +204,6 @@ def test_without_the_entropy_gate_a_rare_answer_is_negative_however_sure() -> No
 def test_hard_rewards_are_one_zero_and_minus_one() -> None:
     assert score(ANSWERS, ENTROPIES, Scrl(dynamic_reward=False)).rewards.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
     hard = Scrl(dynamic_reward=False, tau_neg=0.3)
-    assert score(ANSWERS, ENTROPIES, hard).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, 0]
+    assert score(ANSWERS, ENTROPIES, hard).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, -1]
     official = hard.model_copy(update={"variant": "official"})
     assert score(ANSWERS, ENTROPIES, official).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, -1]

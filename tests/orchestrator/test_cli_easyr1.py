@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from core.methods.srt import Rloo, Srt
+from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
@@ -60,6 +61,23 @@ def test_the_job_of_a_challenger_s_training(tmp_path: Path) -> None:
     assert code == 0, output
     job = json.loads((tmp_path / "out" / "job.json").read_text())
     assert (job["role"], job["solver"]["url"]) == ("challenger", "http://127.0.0.1:8000/solver/v1")
+
+
+def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> None:
+    """They decide which questions are malformed, and what the Solver's votes are worth, as in the run's own job."""
+    settings = {"dataset.max_question_chars": 123, "dataset.denominator": "parsed", "rollout_prompts": 3, **ONE_GPU}
+    code, output = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(settings))
+    assert code == 0, output
+    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    config = load_config(preset_path("demo"), settings)
+    assert isinstance(config, CoEvolution)
+    assert job["solver"] == {
+        "url": "http://127.0.0.1:8000/solver/v1",
+        "checkpoint": "preset/base/0",
+        **config.dataset.model_dump(mode="json", include={"sampling", "denominator", "max_question_chars"}),
+        "template": config.solver.template.model_dump(mode="json"),
+    }
+    assert job["stored_prompts"] == 3
 
 
 def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(tmp_path: Path) -> None:

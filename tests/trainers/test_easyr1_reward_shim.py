@@ -7,19 +7,22 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from local_tiny import tiny_challenger, tiny_job
 
 from core.grading.grader import Grader
+from core.methods import METHODS as ALL_METHODS
 from core.methods import Method
+from core.methods.base import Floats
+from core.methods.ttrl import Ttrl
 from core.settings.parsing import parse_method
 from core.settings.templates import SolverTemplate
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
-from core.types import QuestionFormat
+from core.types import Group, QuestionFormat, Scored
 from services.inference.client import InferenceError, Reply
 from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
@@ -28,6 +31,7 @@ from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.rewards import group_seed
 from trainers.rollouts import folder_in, read_step
 from trainers.schedule import questions_at
 
@@ -187,6 +191,41 @@ def test_rollouts_that_only_vote_are_not_learned_from(tmp_path: Path) -> None:
     assert sum(score["learned_from"] for score in scores) == 12
     again = compute_score(rows[::-1], render_job(job, tmp_path / "again"))[::-1]
     assert [score["overall"] for score in again] == pytest.approx([score["overall"] for score in scores])
+
+
+class Control(Ttrl):
+    """Random rewards, as a control. Its estimator draws random numbers too, like one over sampled sets."""
+
+    type: Literal["control"] = "control"  # type: ignore[assignment]
+    trained_share: float = 1.0
+
+    def score(self, group: Group) -> Scored:
+        return Scored(group.question_id, np.random.default_rng(group.seed).random(len(group.answers)))
+
+    def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, seed: int) -> Floats:
+        draws = np.random.default_rng(seed + 1).normal(size=len(rewards))
+        return draws - draws.mean()
+
+
+def test_each_group_has_a_seed_and_its_question_with_either_trainer(
+    tmp_path: Path, grader: Grader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ALL_METHODS, "control", Control)
+    job = solver_job_with(tmp_path, "control", {})
+    responses = [[rf"\boxed{{1}} {member}" for member in range(SIZE)]] * 4  # the same ones, sorted, in every group
+    rows, positions = batch(job, responses, random.Random(1))
+    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+    rewards, advantages = np.zeros((4, SIZE)), np.zeros((4, SIZE))
+    for position, score in zip(positions, scores, strict=True):
+        rewards[position], advantages[position] = score["reward"], score["advantage"]
+    assert len(np.unique(rewards, axis=0)) == len(np.unique(advantages, axis=0)) == 4
+
+    local = solver_reward(job, Ranks(), 1, [[completion(text) for text in group] for group in responses], grader=grader)
+    assert [scored.label for scored in local.groups] == [question.question_id for question in questions_at(job, 1)]
+    np.testing.assert_array_equal(rewards, [scored.rewards for scored in local.groups])
+    seeds = [group_seed(job.run_seed, job.key, 1, prompt) for prompt in range(4)]
+    expected = [Control().advantages(local.groups[prompt].rewards, None, seed) for prompt, seed in enumerate(seeds)]
+    np.testing.assert_allclose(advantages, expected)
 
 
 @pytest.mark.parametrize("name", ["rzero", "ttrl"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,6 +101,105 @@ def test_k3_by_hand() -> None:
     torch.testing.assert_close(k3(torch.zeros(3), reference_log_ratio), expected)
 
 
+INFINITE = math.inf
+
+# One token: its log-probabilities by the policy, the old policy and the reference, its advantage, the coefficient of
+# the KL; the loss, its gradient, and whether k3 and the ratio were limited. Limits: 20 for log-ratios, 10 for k3.
+LIMITS = {
+    "ordinary": (-1.0, -1.0, -1.0 + math.log(2), 1.0, 0.1, -1 + 0.1 * (1 - math.log(2)), -1 - 0.1, 0, 0),
+    "k3 just below its limit": (-3.0, -3.0, -0.5, 0.0, 1.0, math.exp(2.5) - 3.5, 1 - math.exp(2.5), 0, 0),
+    "k3 above its limit": (-50.0, -50.0, -1.0, 0.0, 0.01, 0.1, 0.0, 1, 0),
+    "k3 overflows": (-100.0, -100.0, -1.0, 0.0, 0.01, 0.1, 0.0, 1, 0),
+    "k3 overflows, and its coefficient is 0": (-100.0, -100.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1, 0),
+    "the reference says never": (-1.0, -1.0, -INFINITE, 0.0, 0.01, 0.1, 0.0, 1, 0),
+    "the policy says never": (-INFINITE, -1.0, -1.0, 0.0, 0.01, 0.1, 0.0, 1, 1),
+    "the ratio overflows without an advantage": (-1.0, -100.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0, 1),
+    "the ratio overflows": (-1.0, -100.0, -1.0, -1.0, 0.0, math.exp(20), 0.0, 0, 1),
+    "the ratio overflows, and is clipped": (-1.0, -100.0, -1.0, 1.0, 0.0, -1.28, 0.0, 0, 1),
+    "the old policy said never": (-1.0, -INFINITE, -1.0, 0.0, 0.0, 0.0, 0.0, 0, 1),
+    "the ratio underflows": (-100.0, -1.0, -100.0, 1.0, 0.0, -math.exp(-20), 0.0, 0, 1),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_log_ratios_and_k3_are_limited(case: str) -> None:
+    policy, old, reference, advantage, coefficient, expected, gradient, kl_limited, ratio_limited = LIMITS[case]
+    logprobs = torch.tensor([[policy]], requires_grad=True)
+    loss, parts = grpo_loss(
+        logprobs,
+        torch.tensor([[old]]),
+        torch.tensor([[reference]]),
+        torch.tensor([[INFINITE]]),  # the entropy, whose coefficient is 0
+        torch.tensor([advantage]),
+        torch.tensor([[True]]),
+        objective("token", kl_coefficient=coefficient),
+        MAX_TOKENS,
+    )
+    loss.backward()
+    assert logprobs.grad is not None
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert logprobs.grad.item() == pytest.approx(gradient, rel=1e-5)
+    assert parts["kl"].item() <= 10
+    assert (parts["kl_limited"].item(), parts["ratio_limited"].item()) == (kl_limited, ratio_limited)
+
+
+def test_what_lies_outside_the_mask_may_be_infinite() -> None:
+    inputs = hand_worked()
+    expected, _ = grpo_loss(**inputs, objective=objective("token"), max_tokens=MAX_TOKENS)
+    for name in ("old_logprobs", "reference_logprobs"):
+        inputs[name] = torch.where(inputs["mask"], inputs[name], -INFINITE)
+    loss, _ = grpo_loss(**inputs, objective=objective("token"), max_tokens=MAX_TOKENS)
+    loss.backward()
+    assert loss == expected
+    assert inputs["logprobs"].grad is not None
+    assert inputs["logprobs"].grad.isfinite().all()
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**31), st.sampled_from(AVERAGES))
+def test_below_the_limits_loss_and_gradient_have_the_bits_of_the_formula(seed: int, average: LossAverage) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logprobs, old, reference, entropies = (-torch.rand(3, 5, generator=generator) for _ in range(4))
+    advantages, mask = torch.randn(3, generator=generator), torch.rand(3, 5, generator=generator) < 0.8
+    mask[:, 0] = True
+    method = objective(average, entropy_coefficient=0.01)
+    results = []
+    for limited in (True, False):
+        variable = logprobs.clone().requires_grad_()
+        if limited:
+            loss, _ = grpo_loss(variable, old, reference, entropies, advantages, mask, method, MAX_TOKENS)
+        else:
+            ratio, advantage, log_ratio = (variable - old).exp(), advantages[:, None], reference - variable
+            surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - 0.2, 1 + 0.28) * advantage)
+            token_loss = 0.1 * (log_ratio.exp() - log_ratio - 1) - surrogate - 0.01 * entropies
+            sums = (token_loss * mask).sum(1)
+            loss = {
+                "token": sums.sum() / mask.sum(),
+                "sequence": (sums / mask.sum(1)).mean(),
+                "max_length": (sums / MAX_TOKENS).mean(),
+            }[average]
+        loss.backward()
+        assert variable.grad is not None
+        results.append((loss.item(), variable.grad.tolist()))
+    assert results[0] == results[1]
+
+
+def test_an_impossible_token_adds_nothing_to_the_entropy_nor_to_its_gradient() -> None:
+    """Logits of -inf, as where a model masks tokens, and a probability that underflows."""
+    logits = torch.tensor([[0.0, 0.0, -INFINITE, -INFINITE], [0.0, 0.0, -200.0, 1.0]])
+    model = tiny_model()
+    model.forward = lambda **_: SimpleNamespace(logits=logits[None])  # type: ignore[method-assign,assignment]
+    logits.requires_grad_()
+    ids, mask = torch.tensor([[0, 1, 1]]), torch.tensor([[False, True, True]])
+    logprobs, entropies = token_logprobs(model, ids, mask, 1.0, entropy_gradient=True)
+    (logprobs.sum() + entropies.sum()).backward()
+    possible = torch.tensor([0.0, 0.0, 1.0])
+    expected = torch.tensor([math.log(2), torch.distributions.Categorical(logits=possible).entropy()])
+    torch.testing.assert_close(entropies[mask], expected)
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 2**31), st.sampled_from(AVERAGES))
 def test_without_advantage_nor_kl_the_gradient_is_zero(seed: int, average: LossAverage) -> None:
@@ -177,8 +277,10 @@ def test_loss_and_gradient_are_trl_s(average: LossAverage, tmp_path: Path) -> No
     model, advantages = tiny_model(), torch.tensor([1.2, -0.7, 0.4])
     with torch.no_grad():
         old, reference = (token_logprobs(tiny_model(seed), ids, mask, 0.7)[0] for seed in (1, 2))
-    # The old log-probabilities are near the policy's, like a sampler's: some ratios are clipped and some are not.
-    old = token_logprobs(model, ids, mask, 0.7)[0].detach() + 0.1 * (old - old.mean())
+        own = token_logprobs(model, ids, mask, 0.7)[0]
+    # The old log-probabilities are near the policy's, like a sampler's: some ratios are clipped and some are not. The
+    # reference's are near them, too, because TRL does not limit k3.
+    old, reference = own + 0.1 * (old - old.mean()), own + 0.2 * (reference - reference.mean())
 
     logprobs, entropies = token_logprobs(model, ids, mask, 0.7)
     loss, parts = grpo_loss(logprobs, old, reference, entropies, advantages, mask, objective(average), MAX_TOKENS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -158,6 +159,20 @@ def test_the_gap_to_the_sampler_is_a_mean_over_tokens_for_any_number_of_passes()
     own = torch.cat([response_logprobs(tiny_model(), row, training) for row in rows])
     for gap in gaps:
         assert gap == pytest.approx([own.abs().mean().item(), own.abs().max().item()], rel=1e-5)
+
+
+def test_the_figures_say_how_many_tokens_were_limited() -> None:
+    """The policy is nearly certain of its tokens, and the reference is uniform."""
+    rows, policy, reference, training = some_rows(), tiny_model(), tiny_model(), tiny_training()
+    with torch.no_grad():
+        policy.get_output_embeddings().weight.mul_(10)
+        reference.get_output_embeddings().weight.zero_()
+    own = torch.cat([response_logprobs(policy, row, training) for row in rows])
+    limited = k3(own, torch.full_like(own, -math.log(VOCABULARY))) >= 10
+    optimiser, method = make_optimiser(policy, training), objective("token")
+    figures = update(policy, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks())
+    assert 0 < figures["kl_limited_share"] == pytest.approx(limited.float().mean().item())
+    assert figures["ratio_limited_share"] == 0
 
 
 def test_groups_without_variance_leave_the_weights_alone() -> None:

@@ -154,7 +154,9 @@ def _score_solver(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) ->
     assert isinstance(method, Method)
     prompts = [
         rewards.PromptRollouts(
-            TrainQuestion(*(group.prompt[name] for name in ("question_id", "question", "label", "truth"))), group.texts
+            TrainQuestion(*(group.prompt[name] for name in ("question_id", "question", "label", "truth"))),
+            group.texts,
+            _seed(group, job),
         )
         for group in groups
     ]
@@ -216,8 +218,13 @@ def _advantages(
         seed = seed_for(job.run_seed, job.key, job.steps_before + step, "trained", index)
         trained = sorted(random.Random(seed).sample(trained, job.trained))
     trained_clusters = [clusters[i] for i in trained] if clusters else None
-    values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters)
+    values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters, _seed(group, job))
     return values, frozenset(trained)
+
+
+def _seed(group: Rollouts, job: RewardJob) -> int:
+    step, index = group.key
+    return rewards.group_seed(job.run_seed, job.key, job.steps_before + step, index)
 
 
 def _store_rollouts(

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from core.methods import Objective
 
+# Limits of a token's log-ratio and of its k3, in nats: those of verl's core_algos.
+LARGEST_LOG_RATIO, LARGEST_K3 = 20.0, 10.0
+
 
 def token_logprobs(
     model: Any, ids: Tensor, mask: Tensor, temperature: float, *, entropy_gradient: bool = False
@@ -30,7 +33,7 @@ def token_logprobs(
     log_softmax = torch.log_softmax(_logits_at(model, ids, predicting).float() / temperature, dim=-1)
     chosen = log_softmax.gather(-1, ids[mask][:, None])[:, 0]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        entropy = -(log_softmax.exp() * log_softmax).sum(-1)
+        entropy = _entropies(log_softmax)
     return _spread(chosen, mask), _spread(entropy, mask)
 
 
@@ -54,14 +57,30 @@ def _logits_at(model: Any, ids: Tensor, positions: Tensor) -> Tensor:
     return logits
 
 
+def _entropies(log_softmax: Tensor) -> Tensor:
+    """The entropies (N,) of the distributions (N, V). A token of probability 0 adds 0, to the gradient too.
+
+    `torch.special.entr` has the gradient `-inf * 0` for a probability that is 0 by underflow only.
+    """
+    impossible = log_softmax.isneginf()
+    factor = log_softmax.masked_fill(impossible, 0.0) if impossible.any() else log_softmax
+    return -(log_softmax.exp() * factor).sum(-1)
+
+
 def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     """The k3 estimator of the KL, `exp(ref - lp) - (ref - lp) - 1`, elementwise (Schulman, 2020; SRT B.1).
 
     It is an unbiased estimate of KL(pi || pi_ref) if the tokens were drawn from pi, and never negative except for
-    rounding.
+    rounding. As in verl, which the papers' released code uses (`core_algos.kl_penalty_forward`), a log-ratio is limited
+    to 20 on either side, and the estimate to 10 nats; where a limit cuts, the gradient is 0. Otherwise a single token
+    whose probability collapsed would overflow.
     """
-    log_ratio = reference_logprobs - logprobs
-    return log_ratio.exp() - log_ratio - 1
+    log_ratio = _limited(reference_logprobs - logprobs)
+    return (log_ratio.exp() - log_ratio - 1).clamp(max=LARGEST_K3)
+
+
+def _limited(log_ratio: Tensor) -> Tensor:
+    return log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def grpo_loss(
@@ -74,13 +93,15 @@ def grpo_loss(
     objective: Objective,
     max_tokens: int,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss to minimise, a scalar, and sums over tokens of two of its parts, for the figures.
+    """The loss to minimise, a scalar, and sums over tokens of its parts, for the figures.
 
     For token t of response i, with r = pi(o_it) / pi_old(o_it) and advantage A_i (R-Zero A.1; EVOL-RL eq. 1, 2):
 
         l_it = -min(r A_i, clip(r, 1 - clip_low, 1 + clip_high) A_i) + kl_coefficient k3_it - entropy_coefficient H_it
 
-    The KL term is part of the loss only if `kl_in` is "loss". `loss_average` is one of:
+    The KL term is part of the loss only if `kl_in` is "loss". A term whose coefficient is 0 is left out, so it cannot
+    spoil the gradient. `log r` is limited to 20 on either side, as in verl (`core_algos.compute_policy_loss_vanilla`),
+    and `k3` is limited too. `loss_average` is one of:
 
     - "sequence", `1/B sum_i 1/|o_i| sum_t l_it`: R-Zero's and EVOL-RL's.
     - "token", `sum_it l_it / sum_i |o_i|`: that of the released code of SRT, TTRL, EVOL-RL and SCRL.
@@ -89,23 +110,34 @@ def grpo_loss(
     Deviation: R-Zero's A.1 writes the KL to pi_old, which at the first update is 0 whatever the policy. Like R-Zero's
     released code, and DeepSeekMath, which A.1 cites, this computes the KL to a fixed reference.
 
-    Log-probabilities and entropies are (B, T), `advantages` (B,). The parts are "kl" (k3) and "clipped" (the number of
-    tokens where the clip reduces the objective). The loss of a batch is the mean of its micro batches' losses, weighted
+    Log-probabilities and entropies are (B, T), `advantages` (B,). The parts are "kl" (k3), "clipped" (the number of
+    tokens where the clip reduces the objective), and the numbers of tokens whose k3 or whose `log r` was limited,
+    "kl_limited" and "ratio_limited". The loss of a batch is the mean of its micro batches' losses, weighted
     by their numbers of sequences, or of tokens for "token".
     """
-    ratio = (logprobs - old_logprobs).exp()
-    advantage = advantages[:, None]
+    log_ratio, advantage = logprobs - old_logprobs, advantages[:, None]
+    ratio = _limited(log_ratio).exp()
     unclipped = ratio * advantage
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
+    token_loss = -torch.minimum(unclipped, clipped)
     kl = k3(logprobs, reference_logprobs)
-    kl_coefficient = objective.kl_coefficient if objective.kl_in == "loss" else 0.0
-    token_loss = kl_coefficient * kl - torch.minimum(unclipped, clipped) - objective.entropy_coefficient * entropies
-    sequence_sums = (token_loss * mask).sum(1)
+    if objective.kl_in == "loss" and objective.kl_coefficient:
+        token_loss = token_loss + objective.kl_coefficient * kl
+    if objective.entropy_coefficient:
+        token_loss = token_loss - objective.entropy_coefficient * entropies
+    sequence_sums = token_loss.where(mask, 0.0).sum(1)
     if objective.loss_average == "token":
         loss = sequence_sums.sum() / mask.sum()
     else:
         loss = (sequence_sums / (max_tokens if objective.loss_average == "max_length" else mask.sum(1))).mean()
-    return loss, {"kl": (kl * mask).sum().detach(), "clipped": ((clipped < unclipped) & mask).sum()}
+    with torch.no_grad():
+        parts = {
+            "kl": kl.where(mask, 0.0).sum(),
+            "clipped": ((clipped < unclipped) & mask).sum(),
+            "kl_limited": ((kl >= LARGEST_K3) & mask).sum(),
+            "ratio_limited": ((log_ratio.abs() > LARGEST_LOG_RATIO) & mask).sum(),
+        }
+    return loss, parts
 
 
 def _spread(values: Tensor, mask: Tensor) -> Tensor:

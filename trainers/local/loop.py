@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from core.faultpoints import faultpoint
-from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
 from services.inference.engines.base import Completion, Prompt
@@ -26,6 +25,7 @@ from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.support import refuse_unsupported
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
+from trainers.rewards import group_seed
 from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
 
@@ -179,7 +179,7 @@ def _update(
             if objective.kl_in == "reward":
                 rewards = rewards - objective.kl_coefficient * np.array(kl[position * count : (position + 1) * count])
             clusters = rewarded.clusters[group] if rewarded.clusters else None
-            seed = seed_for(job.run_seed, job.key, job.steps_before + step, "sets", group)
+            seed = group_seed(job.run_seed, job.key, job.steps_before + step, group)
             group_advantages = objective.advantages(rewards, clusters[:count] if clusters else None, seed)
             groups_without_advantage += not group_advantages.any()
             advantages += group_advantages.tolist()

@@ -18,6 +18,7 @@ from trainers.rewards import (
     Ask,
     PromptRollouts,
     challenger_groups,
+    group_seed,
     make_ask,
     solver_figures,
     solver_scores,
@@ -68,9 +69,12 @@ def solver_reward(job: SolverJob, ranks: Ranks, step: int, completions: Completi
     questions = questions_at(job, step)
     prompts = [
         PromptRollouts(
-            question, [completion.text for completion in group], [completion.mean_entropy for completion in group]
+            question,
+            [completion.text for completion in group],
+            group_seed(job.run_seed, job.key, job.steps_before + step, position),
+            [completion.mean_entropy for completion in group],
         )
-        for question, group in zip(questions, completions, strict=True)
+        for position, (question, group) in enumerate(zip(questions, completions, strict=True))
     ]
     scored = ranks.map(prompts, score)
     metrics = solver_figures(questions, scored, job.reward, grader)

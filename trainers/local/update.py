@@ -17,8 +17,6 @@ from trainers.local.grpo import grpo_loss, k3
 from trainers.local.ranks import Ranks
 from trainers.local.sharding import full, is_sharded, logprobs_of
 
-_TOKEN_KL_LIMIT = 10.0  # nats
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -54,6 +52,8 @@ class _Sums:
     entropy: float = 0.0
     kl: float = 0.0
     clipped: float = 0.0
+    kl_limited: float = 0.0
+    ratio_limited: float = 0.0
     sampler_gap: float = 0.0
     sampler_gap_max: float = 0.0  # not a sum: the largest
 
@@ -91,16 +91,17 @@ def update(
     the clipped ratio is the policy before the first optimiser step.
 
     `advantages` is called with each row's KL to the reference under the policy that sampled it, and returns one
-    advantage per row. The KL is in nats per response: the sum over its tokens of k3, each limited to 10. An objective
-    with its KL in the reward subtracts it from the reward (SRT B.1). B.1 prints k3 of the whole response; the sum over
-    tokens and the limit are those of its released code (verl), to which B.1 refers.
+    advantage per row. The KL is in nats per response: the sum over its tokens of `k3`, which is at most 10. An
+    objective with its KL in the reward subtracts it from the reward (SRT B.1). B.1 prints k3 of the whole response; the
+    sum over tokens and the limit are those of its released code (verl), to which B.1 refers.
 
     Every rank gets all rows and works on its share, and the gradients are summed. So the result does not depend on the
     number of workers, the size of micro batches, or whether both models are sharded, except for rounding. Rows without
     advantage take part, too: they hold the policy to the reference, and they count in the mean of the loss (R-Zero
     A.1).
 
-    Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share", and "sampler_gap"
+    Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share",
+    "kl_limited_share" and "ratio_limited_share" (of tokens whose k3 or ratio `grpo_loss` limited), and "sampler_gap"
     (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "sampler_gap_max" is
     the largest such difference. "grad_norm" is the norm before clipping, a mean over optimiser steps. Raises
     `TrainError` if a gradient is not finite.
@@ -190,7 +191,7 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
     """
     kl = torch.zeros(count, dtype=torch.float64, device=device)
     for batch in batches:
-        tokens = k3(batch.sampled.double(), batch.reference.double()).clamp(max=_TOKEN_KL_LIMIT)
+        tokens = k3(batch.sampled.double(), batch.reference.double())
         kl[batch.indices] = (tokens * batch.mask).sum(1)
     ranks.add(kl)
     values: list[float] = kl.tolist()
@@ -222,6 +223,8 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     sums.entropy += float(entropies.detach().sum())
     sums.kl += float(parts["kl"])
     sums.clipped += float(parts["clipped"])
+    sums.kl_limited += float(parts["kl_limited"])
+    sums.ratio_limited += float(parts["ratio_limited"])
 
 
 def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
@@ -259,15 +262,16 @@ def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
 
 
 def _means(sums: _Sums, training: Training, ranks: Ranks, device: torch.device) -> dict[str, float]:
-    totals = torch.tensor(
-        [sums.tokens, sums.kl, sums.entropy, sums.clipped, sums.sampler_gap * training.updates_per_step],
-        dtype=torch.float64,
-        device=device,
-    )
+    by_name = {
+        "kl": sums.kl,
+        "entropy": sums.entropy,
+        "clip_share": sums.clipped,
+        "kl_limited_share": sums.kl_limited,
+        "ratio_limited_share": sums.ratio_limited,
+        "sampler_gap": sums.sampler_gap * training.updates_per_step,
+    }
+    totals = torch.tensor([sums.tokens, *by_name.values()], dtype=torch.float64, device=device)
     ranks.add(totals)
     means = (totals[1:] / totals[0]).tolist()
     largest = max(ranks.map(range(ranks.size), lambda _: [sums.sampler_gap_max]))
-    return {
-        **dict(zip(("kl", "entropy", "clip_share", "sampler_gap"), means, strict=True)),
-        "sampler_gap_max": largest,
-    }
+    return {**dict(zip(by_name, means, strict=True)), "sampler_gap_max": largest}
