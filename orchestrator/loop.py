@@ -48,7 +48,7 @@ from orchestrator.stages.training import (
     train,
     train_branch,
 )
-from services.drift.alerts import record
+from services.drift.alerts import record, untested_in
 from services.inference.client import spent
 from storage import queries
 from storage.texts import TextWriter, texts_path
@@ -244,7 +244,7 @@ def check_health(context: Context) -> LastWrite:
         for alert in record(session, context.run, context.iteration, alarms):
             if alert.rule not in {alarm.signal for alarm in alarms}:
                 log.warning("run %s, iteration %d: %s", context.run, context.iteration, alert.text)
-        return result
+        return {**result, "untested": untested_in(session, context.run, context.iteration)}
 
     return last_write
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.statistics.changes import HELD_OUT, TEST_TIME
-from core.statistics.estimates import difference
+from core.statistics.changes import ACCURACY, HELD_OUT, TEST_TIME
+from core.statistics.estimates import difference, paired_share_difference
 from core.statistics.standing import best_iteration, standing_iterations
 from services.run_series import Curve, ValueAt, point_of, series
 from storage import queries
@@ -19,8 +19,8 @@ class LatestFigure:
     """A figure after its last iteration and after the run's best iteration; `x` is the iteration.
 
     `difference` is that of `last` to the baseline's `last`, None for the baseline itself and where one of them lacks
-    the figure. Its interval takes the two as independent. If they share questions, as held-out accuracy does, it is
-    wider than that of the same questions in /comparison.
+    the figure. That of the accuracy on a benchmark is paired on the questions that both have answered, n of them; that
+    of any other figure takes the two as independent. Both are of these two trainings, and say nothing about another.
     """
 
     name: str
@@ -55,7 +55,18 @@ def latest_figures(
     for run, by_name in curves.items():
         best = _best_iteration(session, run)
         others = {} if run == baseline else compared
-        of_run = [_figure(name, curve, best, others.get(name)) for name, curve in by_name.items() if curve]
+        of_run = [
+            LatestFigure(
+                name,
+                point_of(max(curve), curve[max(curve)]),
+                point_of(best, curve[best]) if best is not None and best in curve else None,
+                _difference(session, name, (run, curve), (baseline, others[name]))
+                if baseline is not None and others.get(name)
+                else None,
+            )
+            for name, curve in by_name.items()
+            if curve
+        ]
         figures.append(LatestFigures(run, best, of_run))
     return figures
 
@@ -69,8 +80,26 @@ def _best_iteration(session: Session, run: str) -> int | None:
     return best_iteration(accuracy, standing_iterations(max([0, *accuracy, *back_to]), back_to))
 
 
-def _figure(name: str, curve: Curve, best: int | None, compared: Curve | None) -> LatestFigure:
-    last = max(curve)
-    change = point_of(last, difference(curve[last], compared[max(compared)])) if compared else None
-    at_best = point_of(best, curve[best]) if best is not None and best in curve else None
-    return LatestFigure(name, point_of(last, curve[last]), at_best, change)
+def _difference(session: Session, name: str, now: tuple[str, Curve], baseline: tuple[str, Curve]) -> ValueAt:
+    """How much higher the last figure of a run is than that of the baseline."""
+    (run, curve), (other, compared) = now, baseline
+    last, last_of_other = max(curve), max(compared)
+    if name in ACCURACY:
+        new, old = _results(session, run, last), _results(session, other, last_of_other)
+        shared = sorted(new.keys() & old.keys())
+        paired = paired_share_difference([old[item] for item in shared], [new[item] for item in shared])
+        if paired is not None:
+            return point_of(last, paired)
+    return point_of(last, difference(curve[last], compared[last_of_other]))
+
+
+def _results(session: Session, run: str, iteration: int) -> dict[str, float]:
+    """Question -> the share of right samples of an iteration's Solver on the run's benchmark."""
+    config = queries.runs.config_of_run(session, run)
+    benchmark = config.evaluation.benchmark
+    return {
+        f"{benchmark}\x1f{result.item_id}": result.correct / result.samples
+        for solver in queries.checkpoints.solvers_of(session, run)
+        if solver.iteration == iteration
+        for result in queries.evaluations.evaluations_of(session, solver.id, benchmark)
+    }

@@ -90,7 +90,7 @@ def _mean(curves: Sequence[Curve], of_share: bool) -> Curve:
     means = Curve()
     for x in sorted(set.intersection(*(set(curve) for curve in curves))):
         values = [curve[x].value for curve in curves]
-        means[x] = over_seeds(values, of_share) or _exact(fmean(values))
+        means[x] = over_seeds(values, of_share) or _exact(fmean(values), len(values))
     return means
 
 
@@ -163,5 +163,5 @@ def _names(session: Session, run: str, by_step: bool) -> set[str]:
     return names | (queries.figures.metric_names(session, run, role="solver") if by_step else set())
 
 
-def _exact(value: float) -> Estimate:
-    return Estimate(value, value, value, 1)
+def _exact(value: float, n: int = 1) -> Estimate:
+    return Estimate(value, value, value, n)

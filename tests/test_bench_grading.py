@@ -140,7 +140,7 @@ def test_the_pairs_that_a_grader_got_wrong_are_listed(figures: dict[str, Any]) -
     assert len(figures["math_verify_not_right"]) == 24 + 2
 
 
-def test_wrong_and_unknown_verdicts_are_shares_with_wilson_s_interval() -> None:
+def test_wrong_and_unknown_verdicts_are_shares_with_their_interval() -> None:
     """Of four pairs of two answers ours is wrong on one and does not know one; math-verify is wrong on two."""
     verdicts: list[tuple[EqualityVerdict, EqualityVerdict]] = [
         ("unequal", "unequal"),
@@ -155,8 +155,8 @@ def test_wrong_and_unknown_verdicts_are_shares_with_wilson_s_interval() -> None:
     figures = figures_of(graded)
     assert counts(figures["pairs"]) == [1, 1, 2, 0]
     one_of_four = figures["pairs"]["ours"]["wrong"]
-    # (1/4 + z²/8 ± z·√(3/64 + z²/64)) / (1 + z²/4) with z = 1.96
-    assert (one_of_four["value"], one_of_four["ci95"]) == (0.25, pytest.approx([0.0456, 0.6994], abs=1e-4))
+    # Clopper and Pearson's lower limit for one of four at 5%, and (1/4 + t²/8 + t·√(3/64 + t²/64)) / (1 + t²/4)
+    assert (one_of_four["value"], one_of_four["ci95"]) == (0.25, pytest.approx([0.0127, 0.8373], abs=1e-4))
     assert {name: counts(rule) for name, rule in figures["rules"].items()} == {
         "rule 0": [1, 0, 1, 0],
         "rule 1": [0, 1, 1, 0],
@@ -249,13 +249,13 @@ def test_the_page_has_the_rules_on_which_a_grader_failed(figures: dict[str, Any]
     text = page.read_text()
     assert text.startswith("before\n<!-- begin measured -->\n\nDifferent answers: twelve (12). math-verify 0.")
     assert "old" not in text
-    # the upper ends are z²/(n + z²): 24.25% of 12, 79.35% of 1, 3.50% of 106
-    zero = "0: 0.0% [0.0, 24.3]"
+    # the upper ends are t²/(n + t²): 28.76% of 12, 99.38% of 1, 3.58% of 106
+    zero = "0: 0.0% [0.0, 28.8]"
     for row in (
-        f"| in braces | 12 | {zero} | {zero} | 2: 16.7% [4.7, 44.8] | {zero} |",
-        r"| `\frac{5\pi}{180}` for `5^\circ` | 1 | 0: 0.0% [0.0, 79.3] | 1: 100.0% [20.7, 100.0] |",
-        "| 50 other rules | 106 | 0: 0.0% [0.0, 3.5] |",
-        f"| answers with a wrong verdict in any pair | 12 | {zero} |  | 2: 16.7% [4.7, 44.8] |  |",
+        f"| in braces | 12 | {zero} | {zero} | 2: 16.7% [3.0, 48.4] | {zero} |",
+        r"| `\frac{5\pi}{180}` for `5^\circ` | 1 | 0: 0.0% [0.0, 99.4] | 1: 100.0% [0.6, 100.0] |",
+        "| 50 other rules | 106 | 0: 0.0% [0.0, 3.6] |",
+        f"| answers with a wrong verdict in any pair | 12 | {zero} |  | 2: 16.7% [3.0, 48.4] |  |",
     ):
         assert row in text
     assert "| without spaces |" not in text

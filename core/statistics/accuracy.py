@@ -1,8 +1,7 @@
 """Accuracy on a benchmark: of one checkpoint, by level, and of one checkpoint against another.
 
 pass@1 is the mean, over the items of the benchmark, of the share of an item's samples that are right. Its n is the
-number of items, and its interval is the normal one over items. Greedy and majority accuracy are shares of items, with
-Wilson's interval.
+number of items. Greedy and majority accuracy are shares of items. All have the interval of `mean_share`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.statistics.estimates import Estimate, Sums, mean_share, paired_difference, share
+from core.statistics.estimates import Estimate, Sums, mean_share, paired_share_difference, share
 from core.types import Evaluated
 
 
@@ -46,12 +45,12 @@ def pass_at_1_by_level(items: Sequence[Evaluated]) -> dict[str, Estimate]:
 
 
 def gain(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> Accuracy | None:
-    """The paired difference, after minus before, over the items that both have. None if they share fewer than two."""
+    """The paired difference, after minus before, over the items that both have. None if they share none."""
     old, new = ({item.item_id: item for item in items} for items in (before, after))
     pairs = [(old[item_id], new[item_id]) for item_id in sorted(old.keys() & new.keys())]
 
     def difference(score: Callable[[Evaluated], float]) -> Estimate | None:
-        return paired_difference([score(item) for item, _ in pairs], [score(item) for _, item in pairs])
+        return paired_share_difference([score(item) for item, _ in pairs], [score(item) for _, item in pairs])
 
     return _accuracy(
         difference(_rate),

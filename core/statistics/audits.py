@@ -122,9 +122,9 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
 
     The interval is `wilson_at`'s at the effective number of audits, which is the n of a simple random sample with the
     same variance. The variance is the sum of W² (1 - n/size) p q / n over the strata (Cochran 1977, 5.6), plus p q / N
-    for the set of N itself, because the estimate is of how often labels made in this way are right. A stratum's p is moved
-    towards that of the whole by one imagined audit, because two audits that agree do not mean that all would. So with
-    one stratum, or with everything audited, the result is that of `core.statistics.estimates.share`. In simulations on
+    for the set of N itself, because the estimate is of how often labels made in this way are right. A stratum's p is
+    moved towards that of the whole by one imagined audit, because two audits that agree do not mean that all would. So
+    with one stratum, or all audited, the result is that of `core.statistics.estimates.share`. In simulations on
     sets of two to seven strata, some with two audits, the interval contains the truth in 95% -+ 2 of cases at 100 to
     400 audits (tests/core/test_audits.py). Like Wilson's own, it does so less often if few audits are nearly all right
     (91% for 50 audits of labels of which 98% are right).

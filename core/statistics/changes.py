@@ -105,6 +105,29 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     return [*changes, *(collapse for fall in falls for collapse in _collapse(fall, series, settings))]
 
 
+def untested(series: Mapping[SeriesKey, Sequence[Point]], iteration: int, settings: Alerts) -> dict[SeriesKey, int]:
+    """The series that a rule is for and that no rule tests in an iteration, because they rest on fewer items than
+    `min_n` there or before: series -> that number of items. A series without earlier points is not among them.
+    """
+    few = dict[SeriesKey, int]()
+    for name, rule in settings.rules.items():
+        for key, points in series.items() if rule.enabled else ():
+            figures = {point.iteration: figure for point in points if (figure := _figure(point)) is not None}
+            before = _pooled([figure for t, figure in figures.items() if t < iteration][-settings.window :])
+            is_tested = key.name in _TESTED.get(name, (name,)) and key.over in (rule.over, "")
+            if is_tested and iteration in figures and before is not None:
+                least = min(figures[iteration].n, before.n)
+                few |= {key: least} if least < settings.min_n else {}
+    return few
+
+
+def described(key: SeriesKey) -> str:
+    """A series in words: "label accuracy over kept by exact"."""
+    over = f" over {key.over}" if key.over else ""
+    oracle = f" by {key.oracle}" if key.oracle else ""
+    return f"{key.name.replace('_', ' ')}{over}{oracle}"
+
+
 def _rate_of(name: Tested, settings: Alerts) -> float:
     """The part of the false-alarm rate that a rule gets."""
     weights = {tested: rule.weight for tested, rule in settings.rules.items() if rule.enabled}
@@ -261,9 +284,6 @@ def _standard_error(now: _Figure, before: _Figure) -> float:
 
 def _text(key: SeriesKey, now: _Figure, before: _Figure, explanation: str) -> str:
     change = difference(_estimate(now), _estimate(before))
-    over = f" over {key.over}" if key.over else ""
-    oracle = f" by {key.oracle}" if key.oracle else ""
-    name = key.name.replace("_", " ")
     if key.name in _MEANS:
         values = (f"{now.value:.4g}", f"{before.value:.4g}")
         difference_text = f"{change.value:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]"
@@ -271,7 +291,7 @@ def _text(key: SeriesKey, now: _Figure, before: _Figure, explanation: str) -> st
         values = (f"{now.value:.1%}", f"{before.value:.1%}")
         difference_text = f"{100 * change.value:+.1f} points [{100 * change.lo:+.1f}, {100 * change.hi:+.1f}]"
     return (
-        f"{name}{over}{oracle} is {values[0]} (n = {now.n:,}), against {values[1]} (n = {before.n:,}) {explanation}: "
+        f"{described(key)} is {values[0]} (n = {now.n:,}), against {values[1]} (n = {before.n:,}) {explanation}: "
         f"{difference_text}"
     )
 

@@ -13,11 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from pydantic import Field
 
 from core.settings.bounds import Part, Positive, Scale, Share
+from core.statistics.decline import Fall
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
 Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]
@@ -37,7 +39,7 @@ _ALARM_IF: dict[Signal, tuple[str, float, str]] = {  # before the threshold, the
     "one_answer": ("the share is at least", 100, "%"),
     "no_entropy": ("the entropy is below", 1, " nats per token"),
     "wrong_labels": ("the label accuracy is at most", 100, "%"),
-    "decline": ("pass@1 is below the best by more than", 100, " points"),
+    "decline": ("pass@1 is below the best by more than chance explains, and by more than", 100, " points"),
     "ill_posed": ("the share is above", 100, "%"),
     "repetition": ("the share is above", 100, "%"),
 }
@@ -67,7 +69,9 @@ class Guard(Part):
     entropy_floor: Share = 0.1  # of the entropy at the training's first steps
     # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
     wrong_labels_points: Share = 0.1
-    decline_points: Share = 0.03  # of pass@1 on the benchmark, below its best
+    # How far pass@1 on the benchmark must fall below its best; the fall must also be too large for chance, at the rate
+    # of false alarms that `alerts.rate` allows a run.
+    decline_points: Share = 0.03
     max_roll_backs: int = Field(1, ge=0, le=10_000)
 
     def action(self, signal: Signal) -> Action:
@@ -168,14 +172,17 @@ def step_alarms(
     ]
 
 
-def iteration_alarms(figures: Mapping[str, float | None], guard: Guard) -> list[Alarm]:
-    """The signals of a whole iteration. `figures` may have `pass_at_1` and `best_pass_at_1`, and with a Challenger
-    `ill_posed_share` and `repetition_share`. A figure that is None or missing makes no signal.
+def iteration_alarms(
+    guard: Guard, fall: Fall | None = None, figures: Mapping[str, float | None] = MappingProxyType({})
+) -> list[Alarm]:
+    """The signals of a whole iteration. `fall` is that of pass@1 from the best earlier iteration. With a Challenger,
+    `figures` may have `ill_posed_share` and `repetition_share`. A figure that is None or missing makes no signal.
     """
     signals: list[tuple[Signal, float, float, str]] = []
-    now, best = figures.get("pass_at_1"), figures.get("best_pass_at_1")
-    if now is not None and best is not None and best - now > guard.decline_points:
-        signals.append(("decline", best - now, guard.decline_points, f"pass@1 is {now:.1%}, down from {best:.1%}"))
+    if fall is not None and fall.points > guard.decline_points and fall.p <= fall.limit:
+        text = f"pass@1 is {fall.now:.1%}, down from {fall.best:.1%} on the same {fall.n:,} questions"
+        chance = f"chance explains such a fall with p = {fall.p:.1g}, below {fall.limit:.1g}"
+        signals.append(("decline", fall.points, guard.decline_points, f"{text}; {chance}"))
     signals += _challenger_signals(figures, guard) if isinstance(guard, LoopGuard) else []
     return [
         Alarm(signal, guard.action(signal), value, threshold, None, text)

@@ -21,8 +21,8 @@ def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate 
     `pairs` are the pairs of verdicts, or how often each pair occurs. Pairs with `unknown` are left out and do not count
     in n. The interval is Student's with the large-sample error of Fleiss, Cohen and Everitt (1969), within -1..1. If
     the two agree on everything, that error is 0, which would promise too much; then the lower end is kappa at the lower
-    end of the interval of the agreement as a share. None if there are no pairs, or if both gave the same single verdict to
-    everything, since chance explains such an agreement.
+    end of the interval of the agreement as a share. None if there are no pairs, or if both gave the same single verdict
+    to everything, since chance explains such an agreement.
     """
     counts = {pair: count for pair, count in Counter(pairs).items() if "unknown" not in pair and count}
     n = sum(counts.values())

@@ -89,6 +89,7 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "negative_label_accuracy": _json(iteration.negative_labels),
         "challenger_reward": measures.at_last_step("challenger", "reward_mean", iteration.t),
         "warnings": list(iteration.warnings),
+        "untested": iteration.untested,
         "decision": iteration.decision and asdict(iteration.decision),
         "stands": iteration.stands,
         "seconds": iteration.seconds,

@@ -50,6 +50,7 @@ class Iteration:
     negative_labels: Estimate | None  # share of wrong answers among those that the method took for wrong
     seconds: dict[str, float]  # stage -> time of its last attempt, for stages that are done
     warnings: tuple[str, ...]
+    untested: str | None  # what the drift rules did not test, in words
     decision: Decision | None
     stands: bool  # False if the run was rolled back to an earlier Solver
 
@@ -136,6 +137,7 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
             if stage.finished_at
         },
         warnings=tuple(map(str, health.get("warnings", ()))),
+        untested=health.get("untested"),
         decision=decision,
         stands=stands,
     )

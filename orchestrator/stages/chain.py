@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
 from core.statistics.standing import best_of
-from core.types import Checkpoint, Role, checkpoint_id
+from core.types import Checkpoint, Evaluated, Role, checkpoint_id
 from services.drift.series import accuracies
 from storage import queries
 
@@ -68,10 +68,23 @@ class Chain:
     def pass_at_1(self) -> list[float | None]:
         """pass@1 of iterations 0 to this one, on the benchmark of early stopping if there is one, else on the
         evaluation's."""
-        stopping = self.config.early_stopping
-        benchmark = stopping.benchmark if stopping else self.config.evaluation.benchmark
-        accuracy = accuracies(self.session, self.run, benchmark)
+        accuracy = accuracies(self.session, self.run, self._benchmark)
         return [accuracy[t].pass_at_1.value if t in accuracy else None for t in range(self.iteration + 1)]
+
+    def results(self, iteration: int) -> list[Evaluated]:
+        """The results of an iteration's Solver on the benchmark of `pass_at_1`, by question; empty without any."""
+        solvers = queries.checkpoints.solvers_of(self.session, self.run)
+        return [
+            result
+            for solver in solvers
+            if solver.iteration == iteration
+            for result in queries.evaluations.evaluations_of(self.session, solver.id, self._benchmark)
+        ]
+
+    @property
+    def _benchmark(self) -> str:
+        stopping = self.config.early_stopping
+        return stopping.benchmark if stopping else self.config.evaluation.benchmark
 
     def rolled_back(self) -> set[int]:
         """The iterations after which the run was rolled back. Such an iteration may have the best pass@1."""

@@ -16,8 +16,10 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from core.settings.config import SelfTraining
+from core.statistics.decline import Fall, fall_from
 from core.statistics.estimates import Estimate
 from core.statistics.guard import Action, Alarm, iteration_alarms, step_alarms, strongest
+from core.statistics.standing import best_of
 from core.types import Role
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
@@ -34,6 +36,7 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
     """The alarms of iteration t and of its Solver's training, and the result of `check_health`."""
     with context.store.read() as session:
         signals = {**_label_signals(session, context), **_challenger_signals(session, context)}
+        fall = _fall(session, context)
         signals |= _held_out_signals(session, context)
         steps = solver_steps(session, context.run, context.iteration)
         roll_backs = queries.ledger.rolled_back(session, context.run)
@@ -42,7 +45,7 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
     ill_posed = signals.get("ill_posed_share") or {}
     alarms = [
         *_first_step_alarms(steps, context),
-        *iteration_alarms({**signals, "ill_posed_share": ill_posed.get("value")}, guard),
+        *iteration_alarms(guard, fall, {**signals, "ill_posed_share": ill_posed.get("value")}),
     ]
     action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
     stopping = context.config.early_stopping
@@ -136,6 +139,18 @@ def _held_out_signals(session: Session, context: Context) -> dict[str, Any]:
     pass_at_1, rolled_back = chain.pass_at_1(), chain.rolled_back()
     standing = [value for t, value in enumerate(pass_at_1) if value is not None and t not in rolled_back]
     return {"pass_at_1": pass_at_1[-1], "best_pass_at_1": max(standing, default=None)}
+
+
+def _fall(session: Session, context: Context) -> Fall | None:
+    """How far pass@1 is below that of the best earlier iteration that the run was not rolled back from."""
+    chain = context.chain(session)
+    *earlier, now = chain.pass_at_1()
+    rolled_back = chain.rolled_back()
+    standing = {t: value for t, value in enumerate(earlier) if value is not None and t not in rolled_back}
+    best = best_of(standing)
+    if best is None or now is None:
+        return None
+    return fall_from(chain.results(best), chain.results(context.iteration), len(standing), context.config.alerts)
 
 
 def _storable(alarm: Alarm) -> dict[str, Any]:

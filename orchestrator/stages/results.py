@@ -157,7 +157,8 @@ def _health(session: Session, key: StageKey, result: Result) -> StageResult:
         warning for warning in result.get("warnings") or [] if not any(text.startswith(warning) for text in texts)
     ]
     counts = Counter(alert.severity for alert in alerts)
-    return StageResult(sentences=(counted(counts) or "no alerts", *texts, *others, _outcome(result)))
+    not_tested = filter(None, [result.get("untested")])
+    return StageResult(sentences=(counted(counts) or "no alerts", *texts, *others, *not_tested, _outcome(result)))
 
 
 def _decision(result: Result) -> StageResult:

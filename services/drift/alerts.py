@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.settings.alerts import Alerts
 from core.settings.config import RunConfig
-from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, findings
+from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, described, findings, untested
 from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
 from services.oracles import human
@@ -84,16 +84,34 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     ]
 
 
+def untested_in(session: Session, run: str, iteration: int) -> str | None:
+    """A sentence that names the measured series which the rules do not test in an iteration, because they rest on too
+    few items; None if there are none. The guard's `decline` tests the accuracy on a benchmark of any size."""
+    settings = queries.runs.config_of_run(session, run).alerts
+    measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
+    rolled_back = {t for t, _ in queries.ledger.rolled_back(session, run)}
+    few = untested(_by_series(_compared(iteration, measured, rolled_back)), iteration, settings)
+    if not few:
+        return None
+    names = ", ".join(f"{described(key)} (n = {n:,})" for key, n in sorted(few.items()))
+    return f"not tested for drift, because alerts.min_n asks for {settings.min_n:,} items: {names}"
+
+
 def _findings_in(
     iteration: int, points: Iterable[SeriesPoint], rolled_back: set[int], settings: Alerts
 ) -> list[Finding]:
     """The findings in one iteration, compared with the earlier iterations from which the run was not rolled back."""
-    compared = [
+    series = _by_series(_compared(iteration, points, rolled_back))
+    return [finding for finding in findings(series, settings) if finding.point.iteration == iteration]
+
+
+def _compared(iteration: int, points: Iterable[SeriesPoint], rolled_back: set[int]) -> list[SeriesPoint]:
+    """The points of an iteration and of those that it is compared with."""
+    return [
         point
         for point in points
         if point.iteration == iteration or (point.iteration < iteration and point.iteration not in rolled_back)
     ]
-    return [finding for finding in _findings(compared, settings) if finding.point.iteration == iteration]
 
 
 def _oracles_done(session: Session, run: str, iteration: int, label_points: Iterable[SeriesPoint]) -> set[str]:
@@ -110,12 +128,12 @@ def alert_id(run: str, iteration: int, rule: str, series: SeriesKey) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _findings(points: Iterable[SeriesPoint], settings: Alerts) -> list[Finding]:
+def _by_series(points: Iterable[SeriesPoint]) -> dict[SeriesKey, list[Point]]:
     series: dict[SeriesKey, list[Point]] = {}
     for point in points:
         key = SeriesKey(point.name, point.over, point.oracle)
         series.setdefault(key, []).append(Point(point.iteration, point.value, point.lo, point.hi, point.n))
-    return findings(series, settings)
+    return series
 
 
 def _alert_of_finding(run: str, finding: Finding, now: datetime) -> AlertRow:

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from core.statistics.decline import Fall
 from core.statistics.guard import (
     Action,
     Guard,
@@ -133,21 +134,34 @@ def test_an_ignored_signal_raises_no_alarm() -> None:
 
 def test_an_iteration_s_signals_are_decline_ill_posed_and_repetition() -> None:
     guard = LoopGuard(decline="stop", ill_posed="pause", repetition="roll_back")
-    healthy = {"pass_at_1": 0.5, "best_pass_at_1": 0.52, "ill_posed_share": 0.2, "repetition_share": 0.5}
-    assert iteration_alarms(healthy, guard) == []
-    ill = {"pass_at_1": 0.4, "best_pass_at_1": 0.52, "ill_posed_share": 0.25, "repetition_share": 0.75}
-    assert [(alarm.signal, alarm.action, alarm.text) for alarm in iteration_alarms(ill, guard)] == [
-        ("decline", "stop", "pass@1 is 40.0%, down from 52.0%"),
+    assert iteration_alarms(guard, None, {"ill_posed_share": 0.2, "repetition_share": 0.5}) == []
+    ill, fall = {"ill_posed_share": 0.25, "repetition_share": 0.75}, Fall(0.4, 0.52, 1_020, 0.0003, 0.005)
+    decline = "pass@1 is 40.0%, down from 52.0% on the same 1,020 questions; chance explains such a fall with p = "
+    assert [(alarm.signal, alarm.action, alarm.text) for alarm in iteration_alarms(guard, fall, ill)] == [
+        ("decline", "stop", decline + "0.0003, below 0.005"),
         ("ill_posed", "pause", "25% of the Challenger's questions are ill-posed"),
         ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
     ]
-    assert iteration_alarms({"pass_at_1": None, "best_pass_at_1": 0.5}, guard) == []
     # Without a Challenger the questions are given, so their figures are no signal.
-    assert [alarm.signal for alarm in iteration_alarms(ill, Guard())] == ["decline"]
+    assert [alarm.signal for alarm in iteration_alarms(Guard(), fall, ill)] == ["decline"]
+
+
+@pytest.mark.parametrize(
+    ("fall", "is_alarm"),
+    [
+        (Fall(0.4, 0.5, 30, 0.001, 0.001), True),
+        (Fall(0.4, 0.5, 30, 0.002, 0.001), False),  # chance explains it
+        (Fall(0.48, 0.5, 9_000, 0.0, 0.001), False),  # by two points only
+        (Fall(0.5, 0.4, 30, 1.0, 0.001), False),
+    ],
+)
+def test_a_decline_is_a_fall_that_is_large_enough_and_too_large_for_chance(fall: Fall, is_alarm: bool) -> None:
+    assert bool(iteration_alarms(Guard(), fall)) == is_alarm
 
 
 def test_of_several_alarms_the_strongest_action_counts() -> None:
-    alarms = iteration_alarms({"ill_posed_share": 1.0, "repetition_share": 1.0}, LoopGuard(repetition="roll_back"))
+    shares = {"ill_posed_share": 1.0, "repetition_share": 1.0}
+    alarms = iteration_alarms(LoopGuard(repetition="roll_back"), figures=shares)
     assert strongest(alarms) == "roll_back"
     assert strongest([]) == "ignore"
     expected: dict[Action, bool] = {"ignore": False, "warn": False, "pause": True, "roll_back": True, "stop": True}
@@ -160,7 +174,7 @@ def test_every_signal_says_in_words_when_it_is_an_alarm() -> None:
         "one_answer": "the share is at least 12.5%",
         "no_entropy": "the entropy is below 0.125 nats per token",
         "wrong_labels": "the label accuracy is at most 12.5%",
-        "decline": "pass@1 is below the best by more than 12.5 points",
+        "decline": "pass@1 is below the best by more than chance explains, and by more than 12.5 points",
         "ill_posed": "the share is above 12.5%",
         "repetition": "the share is above 12.5%",
     }

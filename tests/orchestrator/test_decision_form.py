@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pytest
 from sqlalchemy import update
 
+from core.statistics.decline import Fall
 from core.statistics.guard import Alarm, LoopGuard, iteration_alarms
 from core.types import Stage, StageKey
 from orchestrator.stages import decision_form
@@ -25,7 +26,8 @@ def store(sqlite: Store) -> Store:
     """A run of three iterations, the last of which is worse than the second, with alarms after the last."""
     fill_run(sqlite, "r")
     guard = LoopGuard(decline="pause", ill_posed="pause", decline_points=0.005, ill_posed_share=0.02)
-    alarms = iteration_alarms({"pass_at_1": 0.63, "best_pass_at_1": 0.66, "ill_posed_share": 0.05}, guard)
+    fall = Fall(now=0.63, best=0.66, n=1_020, p=0.0004, limit=0.002)
+    alarms = iteration_alarms(guard, fall, {"ill_posed_share": 0.05})
     step = Alarm("no_entropy", "pause", 0.04, 0.06, 7, "step 7: the policy's entropy is 0.04")
     texts = [alarm.text for alarm in alarms]
     health = {"alarms": [asdict(alarm) for alarm in (*alarms, step)], "warnings": [*texts, step.text, WARNING]}
@@ -46,8 +48,9 @@ def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) ->
     assert lines[2:9] == [
         "Why:",
         "",
-        "- **decline**: pass@1 is 63.0%, down from 66.0%; it is an alarm if pass@1 is below the best by more than "
-        "0.5 points",
+        "- **decline**: pass@1 is 63.0%, down from 66.0% on the same 1,020 questions; chance explains such a fall with "
+        "p = 0.0004, below 0.002; it is an alarm if pass@1 is below the best by more than chance explains, and by more "
+        "than 0.5 points",
         "- **ill_posed**: 5% of the Challenger's questions are ill-posed; it is an alarm if the share is above 2%",
         "- **no_entropy**: step 7: the policy's entropy is 0.04; it is an alarm if the entropy is below 0.06 nats per "
         "token",

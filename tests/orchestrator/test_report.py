@@ -10,6 +10,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
+from core.statistics.estimates import wilson, wilson_at
 from core.types import Checkpoint
 from orchestrator.report import curves_png, figures, write_report
 from orchestrator.report.canvas import as_svg, axes, step_colour
@@ -39,17 +40,18 @@ def test_the_held_out_figures_by_hand(store: Store) -> None:
     assert (base["t"], base["n"], base["k"], base["pass_at_1"], base["greedy"], base["maj_at_k"]) == (
         0, 4, 8, 0.4375, 0.5, 0.25,
     )  # fmt: skip
-    # The rates 1/4, 1/2, 0, 1 have the standard deviation 0.42696, so 0.4375 -+ 1.96 * 0.42696 / 2.
-    assert base["ci95"] == pytest.approx([0.0191, 0.8559], abs=1e-4)
-    assert base["greedy_ci95"] == pytest.approx([0.1500, 0.8500], abs=1e-4)  # Wilson, 2 of 4
-    assert base["maj_ci95"] == pytest.approx([0.0456, 0.6994], abs=1e-4)  # Wilson, 1 of 4
+    # The squares of the rates 1/4, 1/2, 0, 1 around 0.4375 add up to 0.546875, of four items that are 0 or 1 to 0.984375.
+    assert base["ci95"] == pytest.approx(wilson_at(0.4375, 4 * 1.084375 / 0.646875, 4))
+    assert base["greedy_ci95"] == pytest.approx(wilson(2, 4))
+    assert base["maj_ci95"] == pytest.approx(wilson(1, 4))
     assert base["by_level"] == {"1": 0.375, "2": 0.5}
     assert (base["gain_over_base"], base["pseudo_label_accuracy"], base["candidates"]) == (None, None, None)
     assert (first["pass_at_1"], first["greedy"], first["maj_at_k"]) == (0.625, 1.0, 0.75)
-    # The differences 1/4, 1/4, 1/4, 0 have the standard deviation 1/8, so 0.1875 -+ 1.96 / 16.
+    # The differences 1/4, 1/4, 1/4, 0 are (1 + d) / 2 on the scale of shares: their squares add up to 0.01171875.
     gain = first["gain_over_base"]["pass_at_1"]
     assert (gain["value"], gain["n"]) == (0.1875, 4)
-    assert gain["ci95"] == pytest.approx([0.0650, 0.3100], abs=1e-4)
+    lo, hi = wilson_at(0.59375, 4 * (4 * 0.59375 * 0.40625 + 0.1) / 0.11171875, 4)
+    assert gain["ci95"] == pytest.approx([2 * lo - 1, 2 * hi - 1])
     assert first["gain_over_base"]["greedy"]["value"] == 0.5
     assert (base["seconds"], first["seconds"]) == ({"evaluate": 5.0}, {"evaluate": 7.5, "audit_labels": 0.4})
 
@@ -64,7 +66,7 @@ def test_the_label_figures_by_hand(store: Store) -> None:
         1 / 3,
         3,
     )
-    assert accuracy["kept"]["ci95"] == pytest.approx([0.0615, 0.7923], abs=1e-4)
+    assert accuracy["kept"]["ci95"] == pytest.approx(wilson(1, 3))
     assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # without the two questions that have no label
     assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (8, 6, 3, 1)
     assert first["verdicts"] == {"kept": 3, "too_easy": 1, "no_majority": 2, "malformed": 1, "duplicate": 1}
@@ -123,7 +125,9 @@ def test_an_iteration_without_a_new_solver_has_the_figures_of_the_ledger_s_check
         finish(session, "small", 2, "evaluate", {"checkpoint": "small/base/0"}, 1)
     base, _, same = iterations(sqlite, "small")
     assert (same["checkpoint"], same["pass_at_1"]) == ("small/base/0", base["pass_at_1"])
-    assert same["gain_over_base"]["pass_at_1"] == {"value": 0.0, "ci95": [0.0, 0.0], "n": 4}
+    gain = same["gain_over_base"]["pass_at_1"]
+    assert (gain["value"], gain["n"]) == (0.0, 4)
+    assert gain["ci95"][0] < 0 < gain["ci95"][1]  # four questions cannot show that two Solvers are equal
 
 
 @pytest.mark.parametrize("report", [figures, curves_png, lambda store, run: write_report(store, run, Path("never"))])

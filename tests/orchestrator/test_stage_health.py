@@ -58,15 +58,17 @@ def test_a_healthy_iteration_has_no_warnings(sqlite: Store, caplog: pytest.LogCa
     assert result["signals"]["ill_posed_share"]["value"] == 0.2
     accuracy = result["signals"]["label_accuracy_kept"]
     assert (accuracy["value"], accuracy["n"]) == (0.8, 10)
-    assert accuracy["ci95"] == pytest.approx([0.4902, 0.9433], abs=1e-4)  # Wilson, 8 of 10
+    assert accuracy["ci95"] == pytest.approx([0.4445, 0.9632], abs=1e-4)  # 8 of 10
     assert (result["signals"]["pass_at_1"], result["signals"]["best_pass_at_1"]) == (0.5, 0.5)
 
 
 def test_a_decline_and_ill_posed_questions_give_warnings(sqlite: Store, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="orchestrator"):
-        result = signals(sqlite, correct=(5, 4), kept_questions=8)
+        result = signals(sqlite, correct=(9, 1), kept_questions=8)
+    # All eight questions that differ are wrong now: the chance of that is 2^-8. One earlier iteration has 0.05 / 10.
     assert result["warnings"] == [
-        "pass@1 is 40.0%, down from 50.0%",
+        "pass@1 is 10.0%, down from 90.0% on the same 10 questions; chance explains such a fall with p = 0.004, below "
+        "0.005",
         "25% of the Challenger's questions are ill-posed",
     ]
     assert (result["action"], result["back_to"]) == ("warn", None)
@@ -119,6 +121,11 @@ def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, An
             evaluate(session, run, t, ten_items(count), 1)
         finish(session, run, 2, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/solver/1"}}, 1)
     return check_result(context_of(store, run, len(right) - 1))
+
+
+def test_a_fall_that_chance_explains_is_no_decline(sqlite: Store) -> None:
+    """Two of ten questions, or twenty points, with p = 1/4."""
+    assert signals(sqlite, correct=(5, 3), kept_questions=10)["warnings"] == []
 
 
 def test_a_rolled_back_round_does_not_count_as_the_best_for_a_decline(sqlite: Store) -> None:

@@ -23,6 +23,7 @@ import { focusHeading } from "./router.js";
  *   dataset: { votes: number, filtered?: boolean, band?: [number, number] | null, delta?: number },
  *   prompts?: { file: string },
  *   evaluation: { benchmark: string },
+ *   alerts: { min_n: number },
  * }} RunConfig
  */
 

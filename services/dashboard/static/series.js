@@ -1,5 +1,5 @@
 // Groups the points of the API's series into lines for the charts.
-import { countOf, humanise } from "./format.js";
+import { countOf, humanise, number } from "./format.js";
 
 /** @typedef {Schemas["SeriesPoint"]} SeriesPoint */
 /** @typedef {{ name: string, oracle: string, over: string, points: SeriesPoint[] }} Series */
@@ -60,6 +60,20 @@ export function benchmarkAccuracy(seriesPoints, config) {
   const benchmark = config.evaluation.benchmark.split("/").at(-1);
   const about = `pass@1 of each Solver on the benchmark ${benchmark}, ${of}.`;
   return { points: seriesNamed(seriesPoints, name)[0]?.points ?? [], title, about, benchmark };
+}
+
+/**
+ * Says so if the drift rules do not test the last measured point, because it rests on too few items.
+ *
+ * @param {SeriesPoint[]} points in order of iteration
+ * @param {import("./parts.js").RunConfig} config
+ */
+export function notTested(points, config) {
+  const last = points.filter(({ estimated, lo }) => !estimated && lo !== null).at(-1);
+  const least = config.alerts.min_n;
+  return last && last.iteration > 0 && last.n < least
+    ? ` The drift rules do not test it: n is ${number(last.n)}, and alerts.min_n asks for ${number(least)}.`
+    : "";
 }
 
 /**

@@ -4,7 +4,7 @@ import { IterationChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
 import { checkpointUrl, trainingUrl } from "../router.js";
-import { benchmarkAccuracy, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
+import { benchmarkAccuracy, notTested, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { StepChart } from "../step_chart.js";
 import { stageColour, Timeline } from "../timeline.js";
 import { scrolledToQuestions } from "./questions.js";
@@ -47,9 +47,10 @@ const SIGNALS = [
 ];
 
 /**
- * @param {{ url: string, seriesPoints: SeriesPoint[] }} props `url` is the page of the run, in all panels
+ * @param {{ url: string, config: import("../parts.js").RunConfig, seriesPoints: SeriesPoint[] }} props `url` is the page
+ *   of the run, in all panels
  */
-export function LabelAccuracy({ url, seriesPoints }) {
+export function LabelAccuracy({ url, config, seriesPoints }) {
   const allSeries = seriesNamed(seriesPoints, "label_accuracy");
   const oracles = [...new Set(allSeries.map(({ oracle }) => oracle))];
   const lines = allSeries.map(({ oracle, over, points }) => {
@@ -69,9 +70,11 @@ export function LabelAccuracy({ url, seriesPoints }) {
   });
   const chart = html`<${IterationChart} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />
     <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
+  const kept = allSeries.find(({ over }) => over === "kept");
+  const untested = kept ? notTested(kept.points, config) : "";
   const empty = html`<${Empty}>No label has been audited yet. The labels of an iteration are audited after its evaluation.</${Empty}>`;
   return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
-    about="The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations. It may miss a fall, so no line leads to it. It links to its iteration.">
+    about=${`The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations. It may miss a fall, so no line leads to it. It links to its iteration.${untested}`}>
     ${lines.length ? chart : empty}
   </${Panel}>`;
 }
@@ -165,7 +168,9 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
   const lines = branch.points.length ? [line, branch] : [line];
   const chart = html`<${IterationChart} lines=${lines} label=${`${title} by iteration`} />
     ${lines.length > 1 && html`<${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`}`;
-  return html`<${Panel} title=${title} about=${about} table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
+  const untested = notTested(points, config);
+  const guarded = untested && `${untested} The guard's signal decline tests whether it falls.`;
+  return html`<${Panel} title=${title} about=${`${about}${guarded}`} table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
     ${points.length ? chart : html`<${Empty}>No evaluation yet.</${Empty}>`}
   </${Panel}>`;
 }

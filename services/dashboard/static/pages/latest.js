@@ -25,7 +25,7 @@ export function LatestFigures({ runs, figures, baseline, oracle }) {
     POLL_MS,
   );
   const difference = baseline
-    ? ` The third line is the difference to ${baseline}. Its interval takes the runs as independent, so on the same questions it is wider than the one in the table of accuracy.`
+    ? ` The third line is the difference to ${baseline}: of accuracy on a benchmark on the same questions, of any other figure as if the runs were independent. Its interval is of these two trainings and says nothing about another.`
     : "";
   const about = `The first line is the last iteration, the second the one with the highest accuracy on the benchmark, if that is another.${difference}`;
   return html`<${Panel} title="Latest figures" wide about=${about}>

@@ -135,7 +135,7 @@ function Run({ run, data, refetch }) {
     <div class="panels">
       <${TrainingNow} run=${run} />
       <${Iterations} run=${run.name} url=${url} config=${config} iterations=${iterations} seriesPoints=${seriesPoints} />
-      ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} seriesPoints=${seriesPoints} />`}
+      ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} config=${config} seriesPoints=${seriesPoints} />`}
       <${Audits} audits=${audits} url=${url} />
       ${trainingLabels.length > 0 && html`<${TrainingLabels} steps=${trainingLabels} seriesPoints=${seriesPoints} />`}
       <${BenchmarkAccuracy} url=${url} config=${config} seriesPoints=${seriesPoints} checkpoints=${checkpoints} evaluations=${onBenchmark} />
