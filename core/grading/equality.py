@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from core.grading import points
@@ -20,10 +21,8 @@ from core.grading.relations import (
     INEQUALITY,
     RELATION,
     alternatives,
-    conclusion,
-    condition,
     sides,
-    variable,
+    statement,
     without_variable,
 )
 from core.grading.units import read_unit
@@ -63,10 +62,9 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _A
         return Outcome(verdict, "not rational numbers" if verdict == "unknown" else None)
     if a == b:
         return EQUAL
-    a, b = conclusion(condition(a)), conclusion(condition(b))
-    variables = {name for name in (variable(a), variable(b)) if name is not None}
-    if len(variables) == 2:
-        return _decide_other_variables(a, b, variables, judge, nesting)
+    (a, variable_a), (b, variable_b) = statement(a), statement(b)
+    if variable_a != variable_b and variable_a and variable_b:
+        return _decide_other_variables(a, b, {variable_a, variable_b}, judge, nesting)
     a, b = without_variable(a, b)
     readings_a, readings_b = _readings(a), _readings(b)
     if len(readings_a) + len(readings_b) == 2:
@@ -79,8 +77,7 @@ def _decide_other_variables(a: str, b: str, variables: set[str], judge: Judge, n
     """Relations in one variable each, and not the same one: `x>2` says nothing about y."""
     if len({name.casefold() for name in variables}) == 1:
         return Outcome("unknown", "variables differ in case")
-    values = (without_variable(text, "")[0] for text in (a, b))
-    reads = _all(_read(value, judge, nesting) for value in values)
+    reads = _all(_read(text, judge, nesting) for text in (a, b))
     return UNEQUAL if reads == EQUAL else reads
 
 
@@ -89,6 +86,7 @@ def no_judge(_a: str, _b: str) -> Outcome:
     return NEEDS_JUDGE
 
 
+@lru_cache(maxsize=16_384)
 def _readings(text: str) -> list[str]:
     r"""What a text may mean: `3 s` is three seconds, or a product; `12 500` stays as it is."""
     match = _SYMBOL_OR_UNIT.fullmatch(text)
@@ -244,6 +242,7 @@ def _not_mathematics(a: str, b: str) -> str | None:
 
 def _read(text: str, judge: Judge, nesting: int) -> Outcome:
     """Equal if a text was read as a value, a word, or a list of these; else why it was not."""
+    text, _ = without_variable(text, "")
     if read_quantity(text).number is not None or is_words(text) or read_endless(text):
         return EQUAL
     if (listed := as_list(text)) is not None:

@@ -20,48 +20,50 @@ _MATRIX = re.compile(r"[(\[] *\\begin\{matrix\}((?:(?!\\begin).)*?)\\end\{matrix
 _DOTS = re.compile(r"\\dot\{([0-9])\}(?:([0-9]*)\\dot\{([0-9])\})?")
 _FRENCH = re.compile(r"([\[\](])([^\[\](),]+,[^\[\](),]+)([\[\])])")
 _CLOSES_FRENCH = re.compile(r"^[^\[(]*\]|\[[^\])]*$")
+# What a text must hold for a rewrite to apply, its pattern, and what it writes.
 _REWRITES = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (rf"(?<=[0-9])(?:\{{{NARROW}\}}|{NARROW})(?=[0-9]{{3}}(?:[,{NARROW}{{.]|(?![0-9])))", ""),
-        (rf"\{{?{NARROW}\}}?", " "),
-        (r"\*\*", "^"),
-        (r"(?<=[0-9}])\s*(?:\\text\{[xX]\}|[xX])\s*(?=[0-9])", r"\\cdot "),
-        (r"\^\s*(?:\*|\{\s*(?:\*|\\cdot)\s*\})", r"^{*}"),
-        (r"(?<!\^\{)\*", r"\\cdot "),
-        (r"<=", r"\\le "),
-        (r">=", r"\\ge "),
-        (r"!=", r"\\ne "),
-        (r"=(?:\s*=)+", "="),
-        (rf"(?<![\\A-Za-z])({_NAMES})(?=[ (^_{{0-9\\])(?! [A-Za-z]{{2}})", r"\\\1"),
-        (r"(?<![\\A-Za-z])(pi|infty)(?![A-Za-z])", r"\\\1 "),
-        (r"(?<![\\A-Za-z])infinity(?![A-Za-z])", r"\\infty "),
-        (r"\^\s*(-?[0-9]+|[A-Za-z])", r"^{\1}"),
-        (r"_\s*([0-9]+|[A-Za-z])", r"_{\1}"),
-        (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
-        (r"\\\{\s*\\\}", r"\\emptyset "),
-        (r"(\\(?:cup|cap|in|setminus)(?![A-Za-z])\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
-        (r"(?<![\\A-Za-z}^_])\{([^{}]*)\}(?=\s*\\(?:cup|cap|setminus)(?![A-Za-z]))", r"\\{\1\\}"),
-        (r"\^\s*\{('+)\}", r"\1"),
-        (rf"(?<=[0-9])\s*(?:\^\{{\s*(?:{_ORDINAL})\s*\}}|-\s*(?:{_ORDINAL})(?![A-Za-z]))", r"\\text{th}"),
-        (r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
-        (r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
-        (r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
-        (
-            r"(?<=[0-9}]) *per ?cent(?:age)?(?![a-z])|(?<=[0-9}]) *\\text\{(?:per ?cent(?:age)?|pct)\}|(?<=[0-9]) pct\b",
-            "%",
-        ),
-        (r"\\text\{(\\?[a-z]+)\}(?=[\^_(])", lambda match: rf"\{match[1]}" if match[1] in FUNCTIONS else match[0]),
+    (needle, re.compile(pattern), replacement)
+    for needle, pattern, replacement in (
+        (NARROW, rf"(?<=[0-9])(?:\{{{NARROW}\}}|{NARROW})(?=[0-9]{{3}}(?:[,{NARROW}{{.]|(?![0-9])))", ""),
+        (NARROW, rf"\{{?{NARROW}\}}?", " "),
+        ("**", r"\*\*", "^"),
+        ("x", r"(?<=[0-9}])\s*(?:\\text\{x\}|x)\s*(?=[0-9])", r"\\cdot "),
+        ("X", r"(?<=[0-9}])\s*(?:\\text\{X\}|X)\s*(?=[0-9])", r"\\cdot "),
+        ("^", r"\^\s*(?:\*|\{\s*(?:\*|\\cdot)\s*\})", r"^{*}"),
+        ("*", r"(?<!\^\{)\*", r"\\cdot "),
+        ("<=", r"<=", r"\\le "),
+        (">=", r">=", r"\\ge "),
+        ("!=", r"!=", r"\\ne "),
+        ("=", r"=(?:\s*=)+", "="),
+        ("", rf"(?<![\\A-Za-z])({_NAMES})(?=[ (^_{{0-9\\])(?! [A-Za-z]{{2}})", r"\\\1"),
+        ("pi", r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),
+        ("inf", r"(?<![\\A-Za-z])inf(?:inity|ty)(?![A-Za-z])", r"\\infty "),
+        ("^", r"\^\s*(-?[0-9]+|[A-Za-z])", r"^{\1}"),
+        ("_", r"_\s*([0-9]+|[A-Za-z])", r"_{\1}"),
+        (r"\circ", r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
+        (r"\{", r"\\\{\s*\\\}", r"\\emptyset "),
+        (r"\c", r"(\\(?:cup|cap)\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\in", r"(\\in\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\s", r"(\\setminus\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\c", r"(?<![\\A-Za-z}^_])\{([^{}]*)\}(?=\s*\\(?:cup|cap)(?![A-Za-z]))", r"\\{\1\\}"),
+        ("'", r"\^\s*\{('+)\}", r"\1"),
+        ("", rf"(?<=[0-9])\s*(?:\^\{{\s*(?:{_ORDINAL})\s*\}}|-\s*(?:{_ORDINAL})(?![A-Za-z]))", r"\\text{th}"),
+        (r"\mu", r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
+        (r"\Omega", r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
+        (".(", r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
+        ("per", r"(?<=[0-9}]) *(?:\\text\{per ?cent(?:age)?\}|per ?cent(?:age)?(?![a-z]))", "%"),
+        ("pct", r"(?<=[0-9}]) *(?:\\text\{pct\}|pct(?![a-z]))", "%"),
+        (r"\text", r"\\text\{([a-z]+)\}(?=[\^_(])", lambda name: rf"\{name[1]}" if name[1] in FUNCTIONS else name[0]),
     )
 ]
 
 
 def mathematical(text: str) -> str:
     """A typeset text with one notation for each value."""
-    text = _INFIX.sub(_prefixed, text)
-    text = _with_braces(text)
-    for pattern, replacement in _REWRITES:
-        text = pattern.sub(replacement, text)
+    text = _with_braces(_INFIX.sub(_prefixed, text))
+    for needle, pattern, replacement in _REWRITES:
+        if needle in text:
+            text = pattern.sub(replacement, text)
     while (tower := _TOWER.sub(r"^{\1^{\2}}", text)) != text:
         text = tower
     if r"\dot{" in text:

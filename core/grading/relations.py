@@ -3,6 +3,7 @@ r"""The sixth layer of reading an answer: relations, and what of them is the val
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from core.grading.lists import split
 from core.grading.quantities import read_quantity
@@ -20,14 +21,23 @@ _VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>]|\\(?:le|ge|ne|in)(?![A-Za-
 _BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")
 
 
-def condition(text: str) -> str:
+@lru_cache(maxsize=16_384)
+def statement(text: str) -> tuple[str, str | None]:
+    """What a text states in the end, and the only variable of that if it is a relation."""
+    stated = _conclusion(_condition(text))
+    return stated, _variable_of(stated)
+
+
+def _condition(text: str) -> str:
     r"""The condition of a set of real numbers in set-builder notation, `\{x\mid x>2\}` -> `x>2`; else the text."""
     match = _BUILT_SET.fullmatch(text)
     return match[2] if match and match[1] in match[2] and RELATION.search(match[2]) else text
 
 
-def conclusion(text: str) -> str:
+def _conclusion(text: str) -> str:
     """A chain of equations without the constants before its last one: `33+7=40` -> `40`, `m+n=33+7=40` -> `m+n=40`."""
+    if "=" not in text:
+        return text
     chain = sides(text)
     while len(chain) > 1 and not any(_VARIABLE.search(read_quantity(side).body) for side in chain[-2:]):
         del chain[-2]
@@ -37,7 +47,9 @@ def conclusion(text: str) -> str:
 def sides(text: str) -> list[str]:
     r"""The sides of an equation or of a chain; the text alone if it is none, as in `\sum_{n=1}^3n` or `x=1, y=2`."""
     parts = text.split("=")
-    chain = len(parts) > 1 and len(split(text) or ()) == 1 and all(split(side) for side in parts)
+    if len(parts) == 1:
+        return parts
+    chain = len(split(text) or ()) == 1 and all(split(side) for side in parts)
     return parts if chain else [text]
 
 
@@ -47,7 +59,7 @@ def alternatives(text: str) -> tuple[str, list[str]]:
     return (words.pop(), _CONNECTIVE.split(text)[::2]) if len(words) == 1 else ("", [text])
 
 
-def variable(text: str) -> str | None:
+def _variable_of(text: str) -> str | None:
     """The only symbol of a relation, such as the x of `x>2`; None if the text is no relation, or has several or none."""
     text = _CONNECTIVE.sub(" ", text)
     if RELATION.search(text) is None or r"\text" in text:
@@ -62,7 +74,7 @@ def without_variable(a: str, b: str) -> tuple[str, str]:
     This is so for `x=5` against `5` or `x=6`, but not for `x=5` against `y=5`. It is also so for `x\in[0,1]`, even
     against `0\le x\le 1`. `(x,y)=(1,2)` is `(1,2)`, even against `(x=1,y=2)`.
     """
-    left, right = _ASSIGNMENT.fullmatch(a), _ASSIGNMENT.fullmatch(b)
+    left, right = _assignment(a), _assignment(b)
     if left and right:
         return (left[3], right[3]) if left[1] == right[1] else (a, b)
     if left and _is_value(left, b):
@@ -70,6 +82,10 @@ def without_variable(a: str, b: str) -> tuple[str, str]:
     if right and _is_value(right, a):
         return a, right[3]
     return a, b
+
+
+def _assignment(text: str) -> re.Match[str] | None:
+    return _ASSIGNMENT.fullmatch(text) if "=" in text or r"\in" in text else None
 
 
 def _is_value(assignment: re.Match[str], other: str) -> bool:
