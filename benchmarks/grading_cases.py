@@ -81,8 +81,6 @@ def table(figures: dict[str, Any]) -> str:
     """The figures as a table in Markdown: of each class the counts of ours, then those of math-verify."""
     ours, theirs = figures["classes"]["ours"], figures["classes"]["math_verify"]
     heads = [f"{grader}: {outcome}" for grader in ("ours", "math-verify") for outcome in OUTCOMES]
-    rows = [
-        [name, sum(counted.values()), *counted.values(), *theirs[name].values()] for name, counted in ours.items()
-    ]
+    rows = [[name, sum(counted.values()), *counted.values(), *theirs[name].values()] for name, counted in ours.items()]
     lines = [["class", "n", *heads], ["---"] * (2 + len(heads)), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)

@@ -1,8 +1,8 @@
-"""Whether two normalised answers are equal, by text, by exact numbers, and for lists by their members.
+r"""Whether two normalised answers are equal, by text, by exact quantities, and for lists by their members.
 
 A symbolic judge decides the rest. It is a parameter: the calling process passes `no_judge`, which only reports that a
-judge is needed, and a grading worker passes the real one, so both decide by the same rules. Nothing here has side
-effects, and the work is bounded.
+judge is needed, and a grading worker passes the real one, so both decide by the same rules. *Unequal* is only said of
+two answers that were both read. Nothing here has side effects, and the work is bounded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from core.grading import points
-from core.grading.answers import answer_key, is_words, normalise
-from core.grading.quantities import parse_number, split_unit
+from core.grading.answers import answer_key, is_words
+from core.grading.lists import List, as_list, as_matrix, is_bare_matrix, split
+from core.grading.quantities import Quantity, read_clock, read_endless, read_quantity, read_ratio
+from core.grading.relations import (
+    INEQUALITY,
+    RELATION,
+    alternatives,
+    sides,
+    statement,
+    without_variable,
+)
+from core.grading.units import read_unit
 from core.types import EqualityVerdict
 
 
@@ -35,22 +45,11 @@ MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadl
 _ALL_COMPARISONS = 1_000  # of the members of sets within sets; also a process without a deadline compares them
 MAX_NESTING = 2  # lists within lists
 
-_ASSIGNMENT = re.compile(r"([A-Za-z]|\\[A-Za-z]+?|\([A-Za-z](?:,[A-Za-z])+\))(=|\\in(?![A-Za-z]))([^=<>]+)")
-_VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>]|\\(?:le|ge|lt|gt|ne|neq|in)(?![A-Za-z])")  # or another relation
-_BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")
-_INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|lt|gt|ne|neq)(?![A-Za-z])")
-_RELATION = re.compile(r"[=<>]|\\(?:le|ge|lt|gt|ne|neq|in|equiv|approx)(?![A-Za-z])")
 _SET = re.compile(r"\\(?:cup|cap|setminus|mathbb|emptyset)(?![A-Za-z])")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}")  # so many letters are a word, not a product of variables
+_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}|\\text\{")  # so many letters are a word, not a product of variables
+_JOINED_WORDS = re.compile(r"(?<![^ ])(?:and|or)(?![^ ])")
 _DIGITS_APART = re.compile(r"[0-9] [0-9]")
-_TOKEN = re.compile(r"\\.|[()\[\]{},;]", re.DOTALL)
-
-
-class _List(NamedTuple):
-    """A list as written: the brackets of `(1,2]` are "(]", those of `\\{1,2\\}` "{}", and those of a bare `1,2` ""."""
-
-    brackets: str
-    members: tuple[str, ...]
+_SYMBOL_OR_UNIT = re.compile(r"(.*[0-9)}]) ([A-Za-z]{1,2})((?:\^\{[23]\})?)|(-?[0-9.]+)([msg])(\^\{[23]\})")
 
 
 def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _ALL_COMPARISONS) -> Outcome:
@@ -58,28 +57,28 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _A
 
     At most `comparisons` members of sets are compared, and of the sets in them.
     """
-    if (outcome := _decide_texts(a, b)) is not None:
-        return outcome
-    a, b = _without_variable(_conclusion(_condition(a)), _conclusion(_condition(b)))
-    (a, unit_a, number_a), (b, unit_b, number_b) = _quantity(a), _quantity(b)
-    if (unit_a and unit_b and unit_a != unit_b) or ("degrees" in (unit_a, unit_b) and r"\pi" in a + b):
-        return Outcome("unknown", "units differ")
-    if number_a is not None and number_b is not None:
-        return EQUAL if number_a == number_b else UNEQUAL
-    if a == b:
-        return EQUAL
-    if (reason := _not_mathematics(a, b)) is not None:
-        numbers_or_words = all(number is not None or is_words(text) for text, number in ((a, number_a), (b, number_b)))
-        return UNEQUAL if numbers_or_words else Outcome("unknown", reason)
-    return _decide_lists(a, b, judge, nesting, comparisons)
-
-
-def _decide_texts(a: str, b: str) -> Outcome | None:
-    """The outcome if the texts are the same, or if one of them stands for the points of a curve; else None."""
     if points.is_curve(a) or points.is_curve(b):
         verdict = points.compare(a, b)
         return Outcome(verdict, "not rational numbers" if verdict == "unknown" else None)
-    return EQUAL if a == b else None
+    if a == b:
+        return EQUAL
+    (a, variable_a), (b, variable_b) = statement(a), statement(b)
+    if variable_a != variable_b and variable_a and variable_b:
+        return _decide_other_variables(a, b, {variable_a, variable_b}, judge, nesting)
+    a, b = without_variable(a, b)
+    readings_a, readings_b = _readings(a), _readings(b)
+    if len(readings_a) + len(readings_b) == 2:
+        return _decide_read(a, b, judge, nesting, comparisons)
+    outcomes = {(x, y): _decide_read(x, y, judge, nesting, comparisons) for x in readings_a for y in readings_b}
+    return _of_readings(outcomes)
+
+
+def _decide_other_variables(a: str, b: str, variables: set[str], judge: Judge, nesting: int) -> Outcome:
+    """Relations in one variable each, and not the same one: `x>2` says nothing about y."""
+    if len({name.casefold() for name in variables}) == 1:
+        return Outcome("unknown", "variables differ in case")
+    reads = _all(_read(text, judge, nesting) for text in (a, b))
+    return UNEQUAL if reads == EQUAL else reads
 
 
 def no_judge(_a: str, _b: str) -> Outcome:
@@ -88,94 +87,202 @@ def no_judge(_a: str, _b: str) -> Outcome:
 
 
 @lru_cache(maxsize=16_384)
-def _quantity(text: str) -> tuple[str, str | None, Fraction | None]:
-    """A text without its unit, the unit, and the exact value if the text is a number."""
-    body, unit = split_unit(text)
-    return body, unit, parse_number(body)
+def _readings(text: str) -> list[str]:
+    r"""What a text may mean: `3 s` is three seconds, or a product; `12 500` stays as it is."""
+    match = _SYMBOL_OR_UNIT.fullmatch(text)
+    if match is None or read_clock(text):
+        return [text]
+    number, letters, power = match.groups()[:3] if match[1] else match.groups()[3:]
+    if read_unit(letters) is None:
+        return [text]
+    return [rf"{number}{letters}{power}", rf"{number}\text{{{letters}}}{power}"]
 
 
-def _not_mathematics(a: str, b: str) -> str | None:
-    """Why a judge must not be asked, or None. It would read words as products of letters, and `1 2` as 1 + 2."""
-    if any(is_words(text) or _PROSE.search(text) for text in (a, b)):
-        return "words"
-    if _DIGITS_APART.search(a) or _DIGITS_APART.search(b):
-        return "ambiguous spacing"
-    return "not balanced" if _split(a) is None or _split(b) is None else None
+def _of_readings(outcomes: dict[tuple[str, str], Outcome]) -> Outcome:
+    """The outcome of all readings of two texts. One is enough to be equal if neither text leaves something out."""
+    if any(outcome == NEEDS_JUDGE for outcome in outcomes.values()):
+        return NEEDS_JUDGE
+    for (x, y), outcome in outcomes.items():
+        if outcome == EQUAL and (read_quantity(x).unit is None) == (read_quantity(y).unit is None):
+            return EQUAL
+    verdicts = set(outcomes.values())
+    return verdicts.pop() if len(verdicts) == 1 else Outcome("unknown", "a symbol or a unit")
 
 
-def _condition(text: str) -> str:
-    """The condition of a set of real numbers in set-builder notation, `\\{x\\mid x>2\\}` -> `x>2`; else the text."""
-    match = _BUILT_SET.fullmatch(text)
-    return match[2] if match and match[1] in match[2] and _RELATION.search(match[2]) else text
+def _decide_read(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -> Outcome:
+    if a == b:
+        return EQUAL
+    x, y = read_quantity(a), read_quantity(b)
+    if (outcome := _decide_clocks(a, b)) is not None:
+        return outcome
+    if x.unit or y.unit:
+        return _decide_quantities(x, y, judge, nesting, comparisons)
+    if x.number is not None and y.number is not None:
+        return EQUAL if x.number == y.number else UNEQUAL
+    return _decide_lists(a, b, judge, nesting, comparisons)
 
 
-def _conclusion(text: str) -> str:
-    """A chain of equations without the constants before its last one: `33+7=40` -> `40`, `m+n=33+7=40` -> `m+n=40`."""
-    sides = _sides(text)
-    while len(sides) > 1 and not any(_VARIABLE.search(split_unit(side)[0]) for side in sides[-2:]):
-        del sides[-2]
-    return "=".join(sides)
-
-
-def _sides(text: str) -> list[str]:
-    """The sides of an equation or of a chain; the text alone if it is none, as in `\\sum_{n=1}^3n` or `x=1,y=2`."""
-    sides = text.split("=")
-    chain = len(sides) > 1 and len(_split(text) or ()) == 1 and all(_split(side) for side in sides)
-    return sides if chain else [text]
-
-
-def _without_variable(a: str, b: str) -> tuple[str, str]:
-    """Leave out the variable where only the right-hand sides are to be compared.
-
-    This is so for `x=5` against `5` or `x=6`, but not for `x=5` against `y=5`. It is also so for `x\\in[0,1]`, even
-    against `0\\le x\\le 1`. `(x,y)=(1,2)` is `(1,2)`, even against `(x=1,y=2)`.
-    """
-    left, right = _ASSIGNMENT.fullmatch(a), _ASSIGNMENT.fullmatch(b)
-    if left and right:
-        return (left[3], right[3]) if left[1] == right[1] else (a, b)
-    if left and _is_value(left, b):
-        return left[3], b
-    if right and _is_value(right, a):
-        return a, right[3]
-    return a, b
-
-
-def _is_value(assignment: re.Match[str], other: str) -> bool:
-    """Whether the other text must be compared with the right-hand side of an assignment."""
-    names_a_tuple = assignment[1].startswith("(") and other.startswith("(")
-    return assignment[2] != "=" or names_a_tuple or not _RELATION.search(other)
+def _decide_quantities(x: Quantity, y: Quantity, judge: Judge, nesting: int, comparisons: int) -> Outcome:
+    """A unit that one answer leaves out is no difference. Units of one dimension are converted."""
+    in_degrees = any(unit and unit.powers == (("degree", 1),) for unit in (x.unit, y.unit))
+    if in_degrees and r"\pi" in x.body + y.body:
+        return Outcome("unknown", "units differ")
+    if x.unit is None or y.unit is None or x.unit.size == y.unit.size or None in (x.number, y.number):
+        if x.unit and y.unit and (x.unit.powers != y.unit.powers or x.unit.size != y.unit.size):
+            return Outcome("unknown", "units differ")
+        if x.number is not None and y.number is not None:
+            return EQUAL if x.number == y.number else UNEQUAL
+        return decide(x.body, y.body, judge, nesting, comparisons)
+    if x.unit.powers != y.unit.powers:
+        return Outcome("unknown", "units differ")
+    assert x.number is not None and y.number is not None
+    return EQUAL if x.number * x.unit.size == y.number * y.unit.size else UNEQUAL
 
 
 def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -> Outcome:
-    list_a, list_b = _as_list(a), _as_list(b)
-    if list_a is None and list_b is None:
-        sides = sorted((len(_sides(a)), len(_sides(b))))
-        # math-verify compares the ends of `a=b=c`
-        return Outcome("unknown", "several relations") if sides[0] == 2 < sides[1] else judge(a, b)
+    matrix_a, matrix_b = as_matrix(a), as_matrix(b)
+    list_a, list_b = as_list(a), as_list(b)
+    if list_a is None and list_b is None and matrix_a is None and matrix_b is None:
+        return _decide_single(a, b, judge)
     if nesting > MAX_NESTING:
         return Outcome("unknown", "nested too deep")
 
     def compare_members(x: str, y: str, left: int) -> Outcome:
         return decide(x, y, judge, nesting + 1, left)
 
-    inequalities = {_INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
+    def if_read(outcome: Outcome) -> Outcome:
+        """The outcome, which is unequal, if both answers can be read; else why one cannot be."""
+        reads = _all(_read(text, judge, nesting) for text in (a, b))
+        return outcome if reads == EQUAL else reads
+
+    if matrix_a and matrix_b:
+        return _compare_matrices(matrix_a, matrix_b, compare_members, comparisons)
+    if matrix_a or matrix_b:
+        rows, other = (matrix_a, list_b) if matrix_a else (matrix_b, list_a)
+        if other is None:
+            return if_read(UNEQUAL)
+        assert rows is not None
+        return _compare_vector(rows, other, is_bare_matrix(a if matrix_a else b), compare_members, comparisons)
+    inequalities = {INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
     if inequalities == {True, False}:
-        return Outcome("unknown", "several relations")  # the comma of `x<2,x>3` may be `and` or `or`
+        return Outcome("unknown", "several relations")  # the comma of `x<2, x>3` may be `and` or `or`
     if list_a is not None and list_b is not None:
-        return _compare_lists(list_a, list_b, compare_members, comparisons)
+        for one, other in ((list_a, b), (list_b, a)):  # `(x,y)\in\{(1,2)\}`
+            if (
+                one.brackets == "{}"
+                and len(one.members) == 1
+                and not other.startswith(r"\{")
+                and as_list(one.members[0])
+            ):
+                return compare_members(one.members[0], other, comparisons)
+        outcome = _compare_lists(list_a, list_b, compare_members, comparisons)
+        return if_read(outcome) if outcome == UNEQUAL else outcome
     single = a if list_a is None else b
-    if _RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
+    if RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
         return judge(a, b)
-    list_a, list_b = list_a or _List("{}", (a,)), list_b or _List("{}", (b,))
-    are_sets = list_a.brackets == list_b.brackets
-    return _compare_sets(list_a, list_b, compare_members, comparisons) if are_sets else UNEQUAL
+    list_a, list_b = list_a or List("{}", (a,)), list_b or List("{}", (b,))
+    if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
+        return _compare_sets(list_a, list_b, compare_members, comparisons)
+    return if_read(UNEQUAL)
 
 
-def _members(listed: _List | None) -> tuple[str, ...]:
+def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
+    """The outcome for two answers that are single values, and not both numbers."""
+    if (outcome := _decide_endless(a, b)) is not None:
+        return outcome
+    if (reason := _not_mathematics(a, b)) is not None:
+        read = all(is_words(text) or read_quantity(text).number is not None for text in (a, b))
+        joined = all(is_words(text) for text in (a, b)) and _JOINED_WORDS.search(f"{a} {b}")
+        return UNEQUAL if read and not joined else Outcome("unknown", reason)
+    shorter, longer = sorted((len(sides(a)), len(sides(b))))
+    # math-verify compares the ends of `a=b=c`
+    return Outcome("unknown", "several relations") if shorter == 2 < longer else judge(a, b)
+
+
+def _decide_clocks(a: str, b: str) -> Outcome | None:
+    """The outcome if one answer is a time of the day or a ratio; else None."""
+    clocks, ratios = [read_clock(text) for text in (a, b)], [read_ratio(text) for text in (a, b)]
+    if clocks == ratios == [None, None]:
+        return None
+    x, y = clocks
+    u, v = ratios
+    outcomes = set[Outcome]()
+    if x and y:
+        same = x[:2] == y[:2] if not x.half and not y.half else bool(x.minutes() & y.minutes())
+        outcomes.add(EQUAL if same else UNEQUAL)
+    if u and v and 0 not in u + v and not (x and x.half or y and y.half):
+        same = len(u) == len(v) and all(p * v[0] == q * u[0] for p, q in zip(u, v, strict=True))
+        outcomes.add(EQUAL if same else UNEQUAL)
+    return outcomes.pop() if len(outcomes) == 1 else Outcome("unknown", "a time or a ratio")
+
+
+def _decide_endless(a: str, b: str) -> Outcome | None:
+    """The outcome if one answer is an endless decimal and the other too, or a number; else None."""
+    ends_a, ends_b = (read_endless(text) or _twice(read_quantity(text).number) for text in (a, b))
+    if ends_a is None or ends_b is None:
+        return None
+    apart = ends_a[1] < ends_b[0] or ends_b[1] < ends_a[0]
+    finite = {ends[0] for ends in (ends_a, ends_b) if ends[0] == ends[1]}
+    low = {min(ends, key=abs) for ends in (ends_a, ends_b) if ends[0] != ends[1]}
+    return UNEQUAL if apart or finite & low else Outcome("unknown", "an endless decimal")
+
+
+def _twice(number: Fraction | None) -> tuple[Fraction, Fraction] | None:
+    return None if number is None else (number, number)
+
+
+def _not_mathematics(a: str, b: str) -> str | None:
+    """Why a judge must not be asked, or None. It would read words as products of letters, and `1 2` as 1 + 2."""
+    if any(is_words(text) or any(map(_PROSE.search, alternatives(text)[1])) for text in (a, b)):
+        return "words"
+    if _DIGITS_APART.search(a) or _DIGITS_APART.search(b):
+        return "ambiguous spacing"
+    return "not balanced" if split(a) is None or split(b) is None else None
+
+
+def _read(text: str, judge: Judge, nesting: int) -> Outcome:
+    """Equal if a text was read as a value, a word, or a list of these; else why it was not."""
+    text, _ = without_variable(text, "")
+    if read_quantity(text).number is not None or is_words(text) or read_endless(text):
+        return EQUAL
+    if (listed := as_list(text)) is not None:
+        if nesting > MAX_NESTING or len(listed.members) > MAX_COMPARISONS:
+            return Outcome("unknown", "nested too deep")
+        return _all(_read(member, judge, nesting + 1) for member in listed.members)
+    if (reason := _not_mathematics(text, text)) is not None:
+        return Outcome("unknown", reason)
+    return judge(text, text)
+
+
+def _members(listed: List | None) -> tuple[str, ...]:
     return ("",) if listed is None else listed.members
 
 
-def _compare_lists(list_a: _List, list_b: _List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
+def _compare_matrices(
+    rows_a: tuple[tuple[str, ...], ...],
+    rows_b: tuple[tuple[str, ...], ...],
+    compare_members: _CompareMembers,
+    comparisons: int,
+) -> Outcome:
+    if (len(rows_a), len(rows_a[0])) != (len(rows_b), len(rows_b[0])):
+        return UNEQUAL
+    cells = [(x, y) for p, q in zip(rows_a, rows_b, strict=True) for x, y in zip(p, q, strict=True)]
+    return _all(compare_members(x, y, comparisons // len(cells)) for x, y in cells)
+
+
+def _compare_vector(
+    rows: tuple[tuple[str, ...], ...], other: List, bare: bool, compare_members: _CompareMembers, comparisons: int
+) -> Outcome:
+    """A matrix of one row or column equals the tuple of its cells, and without brackets also their list."""
+    cells = rows[0] if len(rows) == 1 else tuple(row[0] for row in rows)
+    if 1 not in (len(rows), len(rows[0])) or not (bare or other.brackets in ("()", "[]")):
+        return Outcome("unknown", "a matrix or a list")
+    if len(cells) != len(other.members):
+        return UNEQUAL
+    return _all(compare_members(x, y, comparisons) for x, y in zip(cells, other.members, strict=True))
+
+
+def _compare_lists(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
     """If both lists have brackets, these must agree. Order counts if either list is a tuple or an interval."""
     if list_a.brackets and list_b.brackets and list_a.brackets != list_b.brackets:
         return UNEQUAL
@@ -186,7 +293,7 @@ def _compare_lists(list_a: _List, list_b: _List, compare_members: _CompareMember
     return _all(compare_members(x, y, comparisons) for x, y in zip(list_a.members, list_b.members, strict=True))
 
 
-def _compare_sets(list_a: _List, list_b: _List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
+def _compare_sets(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
     """Equal if every member of each list equals a member of the other; order and repetition do not count."""
     members_a, members_b = ({answer_key(x): x for x in listed.members} for listed in (list_a, list_b))
     unmatched_a = [x for key, x in members_a.items() if key not in members_b]
@@ -220,48 +327,3 @@ def _combine(outcomes: Iterable[Outcome], decisive: Outcome, otherwise: Outcome)
         if outcome.verdict == "unknown" and (unknown is None or outcome == NEEDS_JUDGE):
             unknown = outcome
     return unknown or otherwise
-
-
-def _as_list(text: str) -> _List | None:
-    """The normalised members of a tuple, interval, set or bare list; None if the text is a single value.
-
-    `a\\pm b` stands for two values: for two members of a set or a bare list, else for a bare list of two. A single
-    member in brackets is a list only in `\\{…\\}`.
-    """
-    body, brackets = text, ""
-    if text.startswith(r"\{") and text.endswith(r"\}"):
-        body, brackets = text[2:-2], "{}"
-    elif text[:1] in tuple("([") and text[-1:] in tuple(")]"):
-        body, brackets = text[1:-1], text[0] + text[-1]
-    members = _split(body)
-    if members is None or (len(members) == 1 and brackets != "{}"):
-        members, brackets = _split(text), ""
-        if members is None or (len(members) == 1 and text.count(r"\pm") != 1):
-            return None
-    if brackets in ("", "{}"):
-        members = [value for member in members for value in _both_signs(member)]
-    elif text.count(r"\pm") == 1:
-        members, brackets = _both_signs(text), ""
-    return _List(brackets, tuple(normalise(member) for member in members))
-
-
-def _both_signs(text: str) -> list[str]:
-    """The two values of `a\\pm b`; the text itself if it has no such sign or several."""
-    return [text.replace(r"\pm", sign) for sign in "+-"] if text.count(r"\pm") == 1 else [text]
-
-
-def _split(text: str) -> list[str] | None:
-    """The parts between top-level commas and semicolons; None if brackets do not match, as in `1,2)\\cup(3,4`."""
-    parts, start, depth = [], 0, 0
-    for token in _TOKEN.finditer(text):
-        mark = token[0]
-        if mark in ("(", "[", "{", r"\{"):
-            depth += 1
-        elif mark in (")", "]", "}", r"\}"):
-            depth -= 1
-            if depth < 0:
-                return None
-        elif mark in (",", ";") and depth == 0:
-            parts.append(text[start : token.start()])
-            start = token.end()
-    return [*parts, text[start:]] if depth == 0 else None

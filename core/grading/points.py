@@ -12,16 +12,16 @@ from fractions import Fraction
 from core.grading.quantities import parse_number
 from core.types import EqualityVerdict
 
-_CURVE = re.compile(r"\\in\\\{\(x,y\)(?:\\mid|\||:) ?y=(.+)\\\}")
+_CURVE = re.compile(r"\\in\\\{\(x, y\)(?:\\mid|\||:) ?y=(.+)\\\}")
 _TERM = re.compile(r"([+-])([^x+-]{0,40})(x)?(?:\^\{([1-9])\})?")  # sign, coefficient, variable, exponent
-_COORDINATES = r"{open}(?:x=)?([^,=()]{{1,40}}),(?:y=)?([^,=()]{{1,40}}){close}"
-_POINT = re.compile(rf"(?:\(x,y\)=)?{_COORDINATES.format(open='[(]', close='[)]')}")
+_COORDINATES = r"{open}(?:x=)?([^,=()]{{1,40}}), (?:y=)?([^,=()]{{1,40}}){close}"
+_POINT = re.compile(rf"(?:\(x, y\)=)?{_COORDINATES.format(open='[(]', close='[)]')}")
 _BARE_POINT = re.compile(_COORDINATES.format(open="", close=""))
 
 
 def is_curve(text: str) -> bool:
     """Whether a normalised answer stands for the points of a polynomial's curve."""
-    return text.startswith(r"\in\{(x,y)") and _coefficients(text) is not None
+    return text.startswith(r"\in\{(x, y)") and _coefficients(text) is not None
 
 
 def compare(a: str, b: str) -> EqualityVerdict:

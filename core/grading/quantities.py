@@ -1,6 +1,7 @@
-"""Exact numbers and units in a normalised answer.
+r"""The fourth layer of reading an answer: numbers, exact, with their units; times of the day, ratios, endless decimals.
 
-No floats are used and nothing is evaluated. The size of a value is bounded before the value is computed.
+The texts are normalised. No floats are used and nothing is evaluated. The size of a value is bounded before the value
+is computed.
 """
 
 from __future__ import annotations
@@ -8,68 +9,78 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from core.grading.units import Unit, is_currency, read_unit
 
 MAX_CHARS = 2000  # of a text that is read as a number; also the most digits that a power may have
 MAX_EXPONENT = 1000  # of ten, in scientific notation
 
-_INTEGER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
-_DECIMAL = rf"(?:{_INTEGER}(?:\.[0-9]*)?|\.[0-9]+)"
+_INTEGER = r"[0-9]+"
+_DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"\{?([+-]?[0-9]{1,4})\}?"
-_NUMBER = re.compile(r"([+-]*)([^%]*)(%?)")
-
-# spelling -> unit. Single letters are variables; `answers.normalise` spells out those that \text{} marks as units.
-_UNITS = {
-    spelling: unit
-    for unit, spellings in {
-        "mm": "mm millimeter millimeters millimetre millimetres",
-        "cm": "cm centimeter centimeters centimetre centimetres",
-        "meters": "meter meters metre metres",
-        "km": "km kilometer kilometers kilometre kilometres",
-        "inches": "in inch inches",
-        "feet": "ft foot feet",
-        "yards": "yd yard yards",
-        "miles": "mi mile miles",
-        "mg": "mg milligram milligrams",
-        "grams": "gram grams",
-        "kg": "kg kilogram kilograms",
-        "pounds": "lb lbs pound pounds",
-        "ml": "ml mL milliliter milliliters millilitre millilitres",
-        "liters": "liter liters litre litres",
-        "seconds": "sec second seconds",
-        "minutes": "min mins minute minutes",
-        "hours": "hr hrs hour hours",
-        "days": "day days",
-        "weeks": "week weeks",
-        "months": "month months",
-        "years": "year years",
-        "degrees": r"degree degrees ^\circ",
-        "radians": "rad radian radians",
-        "dollars": "dollar dollars",
-        "cents": "cent cents",
-        "units": "unit units",
-        "km/h": "km/h kph",
-        "mph": "mph",
-        "m/s": "m/s",
-    }.items()
-    for spelling in spellings.split()
+_NUMBER = re.compile(r"([+-]*)(.*?)(%?)")
+_MAGNITUDES = {
+    **{"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
-_SPELLINGS = "|".join(re.escape(s) for s in sorted(_UNITS, key=len, reverse=True))
-_UNIT = re.compile(rf"(?:(square|cubic) )?({_SPELLINGS})(?:\^\{{?([23])\}}?)?")
-_LONGEST_UNIT = 30  # characters
-_BASE = re.compile(r"([0-9]+)_\{?([0-9]{1,2})\}?")
-_POWERS = {None: "", "square": "^2", "cubic": "^3", "2": "^2", "3": "^3"}
+_MAGNITUDE = re.compile(rf"(.+)\\text\{{({'|'.join(_MAGNITUDES)})\}}")
+_IN_TEXT = r"\\text\{[^{}]*\}(?:\^\{-?[1-4]\})?"
+_TAIL = re.compile(
+    rf"(?:\^\{{\\circ\}}[CF]?|\\text\{{(?P<magnitude>{'|'.join(_MAGNITUDES)}) (?P<rest>[^{{}}]+)\}}"
+    rf"|[€£¥₹₩₽]|\\\$|\\pounds|\\euro|{_IN_TEXT})?"
+    rf"(?:(?:\\cdot|/)?{_IN_TEXT})*|\\frac\{{{_IN_TEXT}\}}\{{{_IN_TEXT}\}}"
+)
+_TAIL_START = re.compile(r"(?<=[0-9)}%!])(?:\^\{\\circ\}|\\text\{|[€£¥₹₩₽]|\\\$|\\pounds|\\euro|\\frac\{\\text)")
+_PREFIX = re.compile(
+    r"([+-]?)([A-Z]{0,2}\\\$|[€£¥₹₩₽]|\\pounds|\\euro|\\text\{[A-Za-z]{2,3}\})([+-]?(?:[0-9.(]|\\(?:frac|sqrt)).*)"
+)
+_BASED = re.compile(
+    r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]))_\{(?:\(?([0-9]{1,2})\)?|\\text\{([a-z]+)\})\}"
+)
+_BASES = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "twelve": 12,
+}
+_BASES["sixteen"] = 16
+_CLOCK = re.compile(r"(1?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?(?:\\text\{)?([ap])\.?m\}?)?", re.IGNORECASE)
+_RATIO = re.compile(rf"{_DECIMAL}(?::{_DECIMAL})+")
+_ENDLESS = re.compile(r"(-?)([0-9]*\.[0-9]+)\.\.\.")
+
+
+class Quantity(NamedTuple):
+    """A text without its unit, the exact value if that is a number, and the unit if there is one."""
+
+    body: str
+    number: Fraction | None
+    unit: Unit | None
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The exact value of a normalised text that is a number literal and nothing else, or None.
+    r"""The exact value of a normalised text that is a number literal and nothing else, or None.
 
-    Literals are integers, thousands separators, decimals, repeating decimals, `a/b`, `\\frac{a}{b}`, mixed numbers
-    (`3\\frac{1}{2}` is 7/2), scientific notation, a single power of integers, and percent (`50%` is 1/2). Power
-    towers, sums, roots and names are not literals.
+    Literals are integers, decimals, repeating decimals, `a/b`, `\frac{a}{b}`, mixed numbers (`3\frac{1}{2}` is 7/2),
+    scientific notation, a single power of integers, each of them as percent (`50%` is 1/2) or with a word such as
+    `\text{million}`. Power towers, sums, roots and names are not literals.
     """
-    if len(text) > MAX_CHARS or (match := _NUMBER.fullmatch(text)) is None:
+    if len(text) > MAX_CHARS:
+        return None
+    factor = Fraction(1)
+    if text.endswith("}") and (magnitude := _MAGNITUDE.fullmatch(text)):
+        text, factor = magnitude[1], Fraction(_MAGNITUDES[magnitude[2]])
+    if (match := _NUMBER.fullmatch(text)) is None:
         return None
     signs, body, percent = match.groups()
+    if body.startswith("(") and body.endswith(")"):
+        return None if signs.count("-") == 0 and percent else _bracketed(signs, body)
     for pattern, read in _FORMS:
         if form := pattern.fullmatch(body):
             value = read(*form.groups())
@@ -79,35 +90,134 @@ def parse_number(text: str) -> Fraction | None:
     if value is None:
         return None
     sign = -1 if signs.count("-") % 2 else 1
-    return sign * value / (100 if percent else 1)
+    return sign * factor * value / (100 if percent else 1)
 
 
-def split_unit(text: str) -> tuple[str, str | None]:
-    """A normalised text without its unit, and the unit in a single spelling: `5cm` -> (`5`, `cm`).
+def _bracketed(signs: str, body: str) -> Fraction | None:
+    """The value of `-(-5)`."""
+    inner = body[1:-1]
+    value = parse_number(inner) if "(" not in inner and ")" not in inner else None
+    return None if value is None else -value if signs.count("-") % 2 else value
 
-    Degrees are a unit only of a number (`\\sin30^\\circ` is not 30 degrees). The base in `1011_{2}` counts as a unit.
+
+@lru_cache(maxsize=16_384)
+def read_quantity(text: str) -> Quantity:
+    r"""A normalised text as a quantity: `5\text{cm}`, `\$5`, `90^{\circ}`, `(1011)_{2}`, or any text without a unit.
+
+    Degrees are a unit only of a number (`\sin30^{\circ}` is not 30 degrees). A base counts as a unit.
     """
-    if based := _BASE.fullmatch(text):
-        return based[1], f"_{{{int(based[2])}}}"
-    match = _trailing_unit(text)
+    if based := _BASED.fullmatch(text):
+        base = int(based[3]) if based[3] else _BASES.get(based[4], 0)
+        if 2 <= base <= 36:
+            return _in_base(based[1] or based[2], base)
+    if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
+        body = _signless(prefixed[1] + prefixed[3])
+        unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
+        inner = read_quantity(body)
+        return Quantity(text, None, None) if inner.unit not in (None, unit) else inner._replace(unit=unit)
+    return _with_tail(text)
+
+
+def _with_tail(text: str) -> Quantity:
+    for start in _TAIL_START.finditer(text):
+        tail = _TAIL.fullmatch(text, start.start())
+        if tail is None:
+            continue
+        body, magnitude = text[: start.start()], tail["magnitude"]
+        written = tail["rest"] + text[tail.end("rest") + 1 :] if magnitude else text[start.start() :]
+        unit = read_unit(_plain_unit(written))
+        if unit is None:
+            continue
+        number = parse_number(body + (rf"\text{{{magnitude}}}" if magnitude else ""))
+        if (number is None and unit.powers == (("degree", 1),)) or (magnitude and number is None):
+            continue
+        return Quantity(body, number, unit)
+    return Quantity(text, parse_number(text), None)
+
+
+def _plain_unit(text: str) -> str:
+    if text.startswith(r"\frac"):
+        above, below = re.findall(_IN_TEXT, text)
+        text = f"{above}/{below}"
+    return re.sub(r"\\text\{([^{}]*)\}", r" \1", text).replace(" /", "/").replace("/ ", "/").strip()
+
+
+def _signless(text: str) -> str:
+    return text.removeprefix("+")
+
+
+def _in_base(digits: str, base: int) -> Quantity:
+    """Digits with a base. They are compared with others of this base as texts; `1011_2` equals 1011, which leaves the
+    base out."""
+    name = f"base {base}"
+    unit = Unit(Fraction(1), ((name, 1),), ((name, 1),))
+    return (
+        Quantity(digits, Fraction(int(digits)), unit)
+        if digits.isdigit()
+        else Quantity(rf"\text{{{digits}}}", None, unit)
+    )
+
+
+def latex(quantity: Quantity) -> str:
+    """One spelling for all quantities with the same number and unit."""
+    body = quantity.body if quantity.number is None else str(quantity.number)
+    if quantity.unit is None:
+        return body
+    name = quantity.unit.words[0][0]
+    if name.startswith("base "):
+        return f"{_digits(quantity)}_{{{name.removeprefix('base ')}}}"
+    return body + quantity.unit.latex
+
+
+def _digits(quantity: Quantity) -> str:
+    return (
+        f"({quantity.body.removeprefix(chr(92) + 'text{').removesuffix('}')})"
+        if quantity.number is None
+        else str(quantity.number)
+    )
+
+
+class Clock(NamedTuple):
+    """A time of the day. `half` is "a", "p", or "" if the text does not say."""
+
+    hour: int
+    minute: int
+    half: str
+
+    def minutes(self) -> set[int]:
+        """The minutes since midnight that the text may mean."""
+        hours = {self.hour % 12} if self.half == "a" else {self.hour % 12 + 12} if self.half == "p" else {self.hour}
+        if not self.half and self.hour <= 12:
+            hours |= {self.hour % 12, self.hour % 12 + 12}
+        return {60 * hour + self.minute for hour in hours}
+
+
+def read_clock(text: str) -> Clock | None:
+    """The time of the day that a text gives, such as `9:30`, `9:30\\text{pm}` or `9pm`; or None."""
+    match = _CLOCK.fullmatch(text) if len(text) < 20 else None
+    if match is None or (match[2] is None and match[3] is None):
+        return None
+    hour, half = int(match[1]), (match[3] or "").lower()
+    return Clock(hour, int(match[2] or 0), half) if not half or 1 <= hour <= 12 else None
+
+
+def read_ratio(text: str) -> list[Fraction] | None:
+    """The terms of a ratio such as `2:3`; or None."""
+    return [_decimal(term) for term in text.split(":")] if len(text) < MAX_CHARS and _RATIO.fullmatch(text) else None
+
+
+def read_endless(text: str) -> tuple[Fraction, Fraction] | None:
+    """Between which two values an endless decimal lies: `0.333...` is above 0.333 and at most 0.334; or None."""
+    match = _ENDLESS.fullmatch(text) if len(text) < MAX_CHARS else None
     if match is None:
-        return text, None
-    body, unit = text[: match.start()].rstrip(), _UNITS[match[2]]
-    if unit == "degrees" and parse_number(body) is None:
-        return text, None
-    return body, unit + (_POWERS[match[1]] or _POWERS[match[3]])
-
-
-def _trailing_unit(text: str) -> re.Match[str] | None:
-    """The unit that ends a text. It must follow a digit, a closing brace or a closing bracket: `x in` is no length."""
-    for start in range(max(1, len(text) - _LONGEST_UNIT), len(text)):
-        if text[:start].rstrip()[-1:] in "0123456789})" and (match := _UNIT.fullmatch(text, start)):
-            return match
-    return None
+        return None
+    low = _decimal(match[2])
+    ends = (low, low + Fraction(1, 10 ** len(match[2].partition(".")[2])))
+    return (-ends[1], -ends[0]) if match[1] else ends
 
 
 def _decimal(digits: str) -> Fraction:
-    whole, _, part = digits.replace(",", "").partition(".")
+    whole, _, part = digits.partition(".")
     return Fraction(int(whole + part), 10 ** len(part))
 
 
@@ -127,8 +237,8 @@ def _mixed(whole: str, numerator: str, denominator: str) -> Fraction | None:
 
 
 def _repeating(whole: str, prefix: str, period: str) -> Fraction:
-    """The value of `0.1\\overline{6}`: the digits with one period, minus the digits before it, over 99…900…0."""
-    longer, shorter = int(whole + prefix + period), int(whole + prefix)
+    r"""The value of `0.1\overline{6}`: the digits with one period, minus the digits before it, over 99…900…0."""
+    longer, shorter = int(whole + prefix + period), int(whole + prefix or "0")
     return Fraction(longer - shorter, (10 ** len(period) - 1) * 10 ** len(prefix))
 
 
@@ -147,9 +257,9 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Fraction | None]], ...] = (
     (re.compile(rf"({_DECIMAL})"), _decimal),
     (re.compile(rf"({_DECIMAL})/([+-]?{_DECIMAL})"), _ratio),
     (re.compile(rf"\\frac\{{([+-]?{_DECIMAL})\}}\{{([+-]?{_DECIMAL})\}}"), _ratio),
-    (re.compile(rf"({_INTEGER})\\frac\{{({_DECIMAL})\}}\{{({_DECIMAL})\}}"), _mixed),
+    (re.compile(rf"({_INTEGER})\\frac\{{({_INTEGER})\}}\{{({_INTEGER})\}}"), _mixed),
     (re.compile(rf"({_INTEGER}) ({_INTEGER})/({_INTEGER})"), _mixed),
     (re.compile(rf"({_DECIMAL})(?:[eE]([+-]?[0-9]{{1,4}})|\\cdot10\^{_EXPONENT})"), _scientific),
     (re.compile(rf"({_INTEGER})\^{_EXPONENT}"), _power),
-    (re.compile(r"([0-9]+)\.([0-9]*)\\overline\{([0-9]+)\}"), _repeating),
+    (re.compile(r"([0-9]*)\.([0-9]*)\\overline\{([0-9]+)\}"), _repeating),
 )

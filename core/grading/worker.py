@@ -15,11 +15,12 @@ import re
 import resource
 import signal
 import sys
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TextIO
 
-from math_verify import LatexExtractionConfig, parse, verify
+from latex2sympy2_extended import latex2sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+from math_verify import verify
 from math_verify.grader import is_assignment_relation, is_equation, is_relation, unwrap_fcs
 from sympy import (
     Derivative,
@@ -28,6 +29,7 @@ from sympy import (
     Float,
     I,
     Integral,
+    Intersection,
     Limit,
     MatrixBase,
     Product,
@@ -36,23 +38,21 @@ from sympy import (
     Set,
     Sum,
     Symbol,
+    Union,
     expand,
 )
+from sympy.core.function import AppliedUndef
 
 from core.grading.equality import EQUAL, UNEQUAL, Outcome, decide
+from core.grading.expressions import for_library
 from core.grading.quantities import parse_number
+from core.grading.relations import alternatives
 
-# The texts are already normalised, so math-verify is not to guess units, boxes or equations.
-_EXTRACTION = [
-    LatexExtractionConfig(
-        boxed_match_priority=-1,
-        normalization_config=replace(LatexExtractionConfig().normalization_config, units=False, boxed="none"),
-    )
-]
+# Here, and not math-verify's `parse`: that guesses units, boxes and equations, and makes `X` and `x` one symbol.
+_READS = ConversionConfig(lowercase_symbols=False)
 _MEMBERSHIP = re.compile(r"\\in(?![A-Za-z])")
 _UNEVALUATED = (Limit, Integral, Derivative, Sum, Product)
 _UNDEFINED = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)
-_TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _WARM_UP = ((r"\frac{1}{2}\sqrt{3}+x^{2}", r"\frac{x}{2}-1"), (r"x>2", r"(1,2)\cup(3,4)"))
 _DIGITS, _TOLERANCE = 30, Rational(1, 10**15)
 
@@ -81,6 +81,10 @@ def judge(a: str, b: str) -> Outcome:
     x, y = _parsed(a), _parsed(b)
     if x is None or y is None:
         return Outcome("unknown", "not parsed")
+    if a == b:
+        return EQUAL
+    if isinstance(x, Expr) and isinstance(y, Expr) and x.has(AppliedUndef) != y.has(AppliedUndef):
+        return Outcome("unknown", "a function")  # without its definition, or a product such as x(3)
     if _far_apart(_value(a), _value(b)) or _differ(x, y):
         return UNEQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and expand(x - y) == 0:
@@ -108,15 +112,24 @@ def _parsed(text: str) -> Any:
         return Rational(number.numerator, number.denominator)
     if _MEMBERSHIP.search(text):
         return None
-    if any(name in text for name in _TRIGONOMETRIC):
-        text = text.replace(r"^\circ", r"\cdot\frac{\pi}{180}")
-    text = text.replace("%", r"\cdot\frac{1}{100}")
-    expressions = parse(
-        f"${text}$", _EXTRACTION, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True
-    )
-    if not expressions or (is_relation(expressions[0]) and not expressions[0].free_symbols):
+    word, inequalities = alternatives(text)
+    if word:
+        sets = [_parsed(inequality) for inequality in inequalities]
+        if not all(isinstance(solutions, Set) for solutions in sets):
+            return None
+        return Union(*sets) if word == "or" else Intersection(*sets)
+    written = for_library(text)
+    if written is None:
         return None
-    value = expressions[0].xreplace(_exact(expressions[0]))
+    try:
+        expression = latex2sympy(written, is_real=True, normalization_config=None, conversion_config=_READS)
+    except Exception as error:  # the parser raises bare exceptions for what is not in its grammar
+        if type(error) is not Exception and not isinstance(error, LIBRARY_ERRORS):
+            raise
+        return None
+    if is_relation(expression) and not expression.free_symbols:
+        return None
+    value = expression.xreplace(_exact(expression))
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
     return value.doit() if value.has(*_UNEVALUATED) else value
@@ -175,7 +188,8 @@ def _at_sample_point(value: Expr, digits: int) -> Parts:
     A part is None if sympy is not sure of its digits.
     """
     point = {symbol: _sample_value(symbol.name) for symbol in value.free_symbols if isinstance(symbol, Symbol)}
-    real, imaginary = value.xreplace(point).evalf(digits).as_real_imag()
+    value = value.xreplace(point).replace(lambda part: isinstance(part, AppliedUndef), lambda f: _sample_value(str(f)))
+    real, imaginary = value.evalf(digits).as_real_imag()
     return _if_sure(real), _if_sure(imaginary)
 
 

@@ -77,7 +77,7 @@ def test_the_pairs_after_a_hanging_one_are_graded_by_the_next_worker() -> None:
 
 def test_long_answers_do_not_block_the_pipe_to_the_worker() -> None:
     pairs = [
-        ("x+" + "\U0001d4b3" * (MAX_CHARS - 10) + str(i), "x+" + "\U0001d4b4" * (MAX_CHARS - 10)) for i in range(40)
+        ("x+" + "\U0001f34e" * (MAX_CHARS - 10) + str(i), "x+" + "\U0001f34f" * (MAX_CHARS - 10)) for i in range(40)
     ]
     assert {(c.verdict, c.reason) for c in grade_pairs(pairs, deadline=20)} == {("unknown", "not parsed")}
 

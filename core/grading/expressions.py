@@ -1,0 +1,86 @@
+r"""The last layer of reading an answer: what the algebra library is given.
+
+The library's parser skips commands that it does not know, adds a number to the bracket behind it, and loses primes and
+transposes. So a text is read here first: each of its tokens must be one that the parser reads as it is meant, products
+are written out, and a symbol with a prime gets a name of its own. Any other text stays unread.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"\\(?:begin|end)\{[a-z]+\}|\\mathbb\{[A-Z]\}|\\[A-Za-z]+|\\[{}\\]|[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[A-Za-z]|'+"
+    r"|[-+/^_=<>()\[\]{},|!&]|\s+"
+)
+_COMMANDS = frozenset(
+    "frac binom sqrt overline hat vec tilde cdot pm mp le ge ne infty pi circ cup cap setminus emptyset mid to "
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det lim sum prod int "
+    "lfloor rfloor lceil rceil alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu "
+    "nu xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega "
+    "ell hbar".split()
+)
+_MATRICES = frozenset(rf"\{side}{{{name}}}" for side in ("begin", "end") for name in ("pmatrix", "matrix", "vmatrix"))
+_RENAMED = {"I": "Z_{symi}", r"\gamma": "g_{symgamma}"}  # the library's imaginary unit, and Euler's constant
+_SUPERSCRIPTS = re.compile(r"([A-Za-z])\^\{(T|\*)\}")
+_MARKS = {"T": "tp", "*": "star"}
+_MIXED = re.compile(r"(?<![0-9.])([0-9]+)(\\frac\{[0-9]+\}\{[0-9]+\})")
+_UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|[0-9A-Za-z]\\\{")
+_TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
+_PRODUCT = re.compile(
+    r"(?<=[)\]!])(?=[(\[0-9])|(?<=[0-9])(?=[(\[])|(?<=\\pi)(?=[(\[])|(?<=[)\]])(?=\\(?:frac|sqrt|pi))"
+)
+_INTERVALS = re.compile(r"[\[(][^\[\]()]*,[^\[\]()]*[\])]")
+
+
+def for_library(text: str) -> str | None:
+    """The LaTeX of a normalised text that the library reads as it is meant; None if the text has anything else in it."""
+    if any(name in text for name in _TRIGONOMETRIC):
+        text = text.replace(r"^{\circ}", r"\cdot\frac{\pi}{180}")
+    text = _SUPERSCRIPTS.sub(lambda mark: f"{mark[1]}_{{{_MARKS[mark[2]]}}}", text.replace("%", r"\cdot\frac{1}{100}"))
+    tokens, end = list[str](), 0
+    while end < len(text):
+        token = _TOKEN.match(text, end)
+        if token is None or not _is_known(token[0]):
+            return None
+        end = token.end()
+        if token[0][0] == "'":
+            if not tokens or not (len(tokens[-1]) == 1 and tokens[-1].isalpha()):
+                return None
+            tokens.append(f"_{{prime{len(token[0])}}}")
+        else:
+            tokens.append(token[0])
+    written = _joined(tokens)
+    written = re.sub(r"(?<=[0-9])\^\{T\}", "^{T_{sym}}", written)
+    if "^{T}" in written or "^{*}" in written or _UNREAD.search(written):
+        return None
+    return _with_products(_MIXED.sub(r"(\1+\2)", written))
+
+
+def _is_known(token: str) -> bool:
+    if token.startswith((r"\begin", r"\end")):
+        return token in _MATRICES
+    return not token[1:].isalpha() or token[0] != "\\" or token[1:] in _COMMANDS
+
+
+def _joined(tokens: list[str]) -> str:
+    """The tokens as one text, in which symbols that mean something else to the library have other names."""
+    written = list[str]()
+    for i, token in enumerate(tokens):
+        subscripted = i + 1 < len(tokens) and tokens[i + 1].startswith("_")
+        called = i + 1 < len(tokens) and tokens[i + 1] == "("
+        if token == r"\Gamma" and not called:
+            token = "G_{symgamma}"
+        elif token in _RENAMED and not subscripted:
+            token = _RENAMED[token]
+        if token[:1].isalpha() and written and re.search(r"\\[A-Za-z]+$", written[-1]):
+            written.append(" ")
+        written.append(token)
+    return "".join(written)
+
+
+def _with_products(text: str) -> str:
+    """A text with its products of numbers and brackets written out, except between intervals."""
+    if _INTERVALS.search(text):
+        return text
+    return _PRODUCT.sub(r"\\cdot ", text)

@@ -1,0 +1,108 @@
+r"""The second layer of reading an answer, continued: plain text that stands for LaTeX, such as `sqrt(2)`, `2*3`, `x<=2`.
+
+After it each value has one notation: arguments stand in braces, repeating decimals have an `\overline`, and a letter x
+between two numbers is a times sign.
+"""
+
+from __future__ import annotations
+
+import re
+
+from core.grading.typography import NARROW
+from core.grading.typography_tables import FUNCTIONS
+
+_NAMES = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
+_ORDINAL = r"(?:\\text\{)?(?:st|nd|rd|th)\}?"
+_INFIX = re.compile(r"\{([^{}]*)\\(over|choose)(?![A-Za-z])([^{}]*)\}")
+_ROOT = re.compile(r"\\sqrt *\(|(?<![\\A-Za-z])sqrt *\(|\^ *\(")
+_TOWER = re.compile(r"\^\{([^{}]+)\}\^\{((?:[^{}]|\{[^{}]*\})+)\}(?!\^)")
+_MATRIX = re.compile(r"[(\[] *\\begin\{matrix\}((?:(?!\\begin).)*?)\\end\{matrix\} *[)\]]", re.DOTALL)
+_DOTS = re.compile(r"\\dot\{([0-9])\}(?:([0-9]*)\\dot\{([0-9])\})?")
+_FRENCH = re.compile(r"([\[\](])([^\[\](),]+,[^\[\](),]+)([\[\])])")
+_CLOSES_FRENCH = re.compile(r"^[^\[(]*\]|\[[^\])]*$")
+# What a text must hold for a rewrite to apply, its pattern, and what it writes.
+_REWRITES = [
+    (needle, re.compile(pattern), replacement)
+    for needle, pattern, replacement in (
+        (NARROW, rf"(?<=[0-9])(?:\{{{NARROW}\}}|{NARROW})(?=[0-9]{{3}}(?:[,{NARROW}{{.]|(?![0-9])))", ""),
+        (NARROW, rf"\{{?{NARROW}\}}?", " "),
+        ("**", r"\*\*", "^"),
+        ("x", r"(?<=[0-9}])\s*(?:\\text\{x\}|x)\s*(?=[0-9])", r"\\cdot "),
+        ("X", r"(?<=[0-9}])\s*(?:\\text\{X\}|X)\s*(?=[0-9])", r"\\cdot "),
+        ("^", r"\^\s*(?:\*|\{\s*(?:\*|\\cdot)\s*\})", r"^{*}"),
+        ("*", r"(?<!\^\{)\*", r"\\cdot "),
+        ("<=", r"<=", r"\\le "),
+        (">=", r">=", r"\\ge "),
+        ("!=", r"!=", r"\\ne "),
+        ("=", r"=(?:\s*=)+", "="),
+        ("", rf"(?<![\\A-Za-z])({_NAMES})(?=[ (^_{{0-9\\])(?! [A-Za-z]{{2}})", r"\\\1"),
+        ("pi", r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),
+        ("inf", r"(?<![\\A-Za-z])inf(?:inity|ty)(?![A-Za-z])", r"\\infty "),
+        ("^", r"\^\s*(-?[0-9]+|[A-Za-z])", r"^{\1}"),
+        ("_", r"_\s*([0-9]+|[A-Za-z])", r"_{\1}"),
+        (r"\circ", r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
+        (r"\{", r"\\\{\s*\\\}", r"\\emptyset "),
+        (r"\c", r"(\\(?:cup|cap)\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\in", r"(\\in\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\s", r"(\\setminus\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
+        (r"\c", r"(?<![\\A-Za-z}^_])\{([^{}]*)\}(?=\s*\\(?:cup|cap)(?![A-Za-z]))", r"\\{\1\\}"),
+        ("'", r"\^\s*\{('+)\}", r"\1"),
+        ("", rf"(?<=[0-9])\s*(?:\^\{{\s*(?:{_ORDINAL})\s*\}}|-\s*(?:{_ORDINAL})(?![A-Za-z]))", r"\\text{th}"),
+        (r"\mu", r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
+        (r"\Omega", r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
+        (".(", r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
+        ("per", r"(?<=[0-9}]) *(?:\\text\{per ?cent(?:age)?\}|per ?cent(?:age)?(?![a-z]))", "%"),
+        ("pct", r"(?<=[0-9}]) *(?:\\text\{pct\}|pct(?![a-z]))", "%"),
+        (r"\text", r"\\text\{([a-z]+)\}(?=[\^_(])", lambda name: rf"\{name[1]}" if name[1] in FUNCTIONS else name[0]),
+    )
+]
+
+
+def mathematical(text: str) -> str:
+    """A typeset text with one notation for each value."""
+    text = _with_braces(_INFIX.sub(_prefixed, text))
+    for needle, pattern, replacement in _REWRITES:
+        if needle in text:
+            text = pattern.sub(replacement, text)
+    while (tower := _TOWER.sub(r"^{\1^{\2}}", text)) != text:
+        text = tower
+    if r"\dot{" in text:
+        text = _DOTS.sub(_repeating, text)
+    if r"\begin" in text:
+        text = _MATRIX.sub(r"\\begin{pmatrix}\1\\end{pmatrix}", text)
+    return _FRENCH.sub(_open_interval, text) if "," in text and _CLOSES_FRENCH.search(text) else text
+
+
+def _prefixed(infix: re.Match[str]) -> str:
+    command = "frac" if infix[2] == "over" else "binom"
+    return rf"\{command}{{{infix[1].strip()}}}{{{infix[3].strip()}}}"
+
+
+def _repeating(dotted: re.Match[str]) -> str:
+    r"""`0.\dot{3}` and `0.\dot{1}4285\dot{7}`: the dots mark the first and the last digit of the period."""
+    first, between, last = dotted.groups()
+    return rf"\overline{{{first}{between or ''}{last or ''}}}"
+
+
+def _open_interval(interval: re.Match[str]) -> str:
+    """`]1,2[` is `(1,2)`."""
+    opening, ends, closing = interval.groups()
+    return ("(" if opening == "]" else opening) + ends + (")" if closing == "[" else closing)
+
+
+def _with_braces(text: str) -> str:
+    r"""`\sqrt(2)`, `sqrt(2)` and `2^(3)` with braces for the parentheses."""
+    start = 0
+    while root := _ROOT.search(text, start):
+        opening = root.end() - 1
+        depth = 0
+        for end in range(opening, len(text)):
+            depth += (text[end] == "(") - (text[end] == ")")
+            if depth == 0:
+                break
+        else:
+            return text
+        command = "^" if root[0][0] == "^" else r"\sqrt"
+        text = f"{text[: root.start()]}{command}{{{text[opening + 1 : end]}}}{text[end + 1 :]}"
+        start = root.start() + len(command)
+    return text

@@ -1,0 +1,296 @@
+"""The second layer of reading an answer: typography. What changes only how an answer looks is removed.
+
+Fonts, colours, sizes and spaces go, and commands with one meaning get one name. What stands in `\\text{}` stays there,
+because letters in it are words or units and letters outside are symbols.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from core.grading.typography_tables import (
+    ALPHABETS,
+    BLACKBOARD,
+    DROPPED,
+    DROPPED_WITH_ARGUMENTS,
+    ENVIRONMENTS,
+    FUNCTIONS,
+    RENAMED,
+    TEXTS,
+    UNWRAPPED,
+)
+
+_TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.|\Z)|[{}$]|[^\\{}$]+", re.DOTALL)
+_TAG = re.compile(r"<(/?)(b|i|u|em|strong|span|code|sub|sup|p|div|br)\b[^<>]{0,80}>", re.IGNORECASE)
+_MARKED = re.compile(r"(\*\*\*|\*\*|\*|__|```|``|`|\"|'')(?=\S)(.*\S)\1", re.DOTALL)
+_MATHS = re.compile(r"\\[()\[\]](?!\s*[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\])")
+_QUANTITY = re.compile(r"\\(?:SI|qty)\{([^{}]*)\}\{([^{}]*)\}")
+_CURRENCY = re.compile(r"\$(?=-?[0-9.\\])")
+_WORD = r"[^\W\d_]+"
+_WORDS = re.compile(rf"{_WORD}(?:(?:\. ?|[ '-]){_WORD})*\.?")
+_ROW_HEIGHT = re.compile(r"\s?\[[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\]")
+_LOST_BACKSLASH = re.compile(r"(d?frac|sqrt|text|times|cdot|pi|left|boxed|mathrm)(?![a-z])")
+_OPTION = re.compile(r"\s*\[([^\[\]]*)\]")
+_COLUMNS = re.compile(r"[clr|@ ]*")
+_BLANKS = re.compile(r"\s+")
+_DIGITS = re.compile(r"-?[0-9]+")
+_NEEDS_GROUPING = re.compile(r"^\s*[0-9]|[+/-]")
+NARROW = "\u00a0"  # stands for a narrow space, which may set off thousands
+_TAKES = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, r"\overline": 1, r"\dot": 1, r"\hat": 1, r"\vec": 1, r"\tilde": 1}
+
+
+def typeset(text: str) -> str:
+    """The LaTeX of an answer without what is typography alone. Words stand in `\\text{}`, without spaces around them."""
+    return _Typesetter(_without_markup(text)).read()
+
+
+def _without_markup(text: str) -> str:
+    """A text without HTML's tags, Markdown's marks and quotation marks around it, and the delimiters of mathematics."""
+    if "</" in text or "<br" in text:
+        text = _TAG.sub(_tag, text)
+    text = _QUANTITY.sub(r"\1\\text{ \2}", text.strip())
+    while (marked := _MARKED.fullmatch(text)) and marked[1] not in marked[2]:
+        text = marked[2]
+    text = _MATHS.sub("", text) if r"\begin" not in text else text
+    if text.count("$") - text.count(r"\$") == 1:
+        text = re.sub(rf"(?<!\\){_CURRENCY.pattern}", lambda _: r"\$", text)
+    return text
+
+
+def _tag(tag: re.Match[str]) -> str:
+    raised = {"sup": "^", "sub": "_"}.get(tag[2].lower())
+    return (
+        " " if raised is None and tag[2].lower() == "br" else "" if raised is None else "}" if tag[1] else raised + "{"
+    )
+
+
+class _Brace(NamedTuple):
+    """An open brace: what closes it, and the state of the typesetter that returns afterwards."""
+
+    closing: str
+    words: bool
+    arguments: int
+    belongs: bool
+    opened_words: bool
+
+
+class _Typesetter:
+    """Reads the tokens of a text once, and writes pieces of mathematics and of words."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = _TOKEN.findall(text)
+        self._closing = _closing_braces(self._tokens)
+        self._pieces: list[tuple[bool, str]] = []  # whether it is words, and the piece
+        self._open: list[_Brace] = []
+        self._words = False  # inside of \text{}
+        self._arguments = 0  # that the command before still takes
+        self._digits = False  # whether such an argument is a whole number rather than one digit, as in `x^10`
+        self._belongs = False  # whether the next brace belongs to an unknown command
+        self._unwrap = False  # whether the next brace is dropped
+        self._into_words = False  # whether the next brace opens words
+        self._environments = 0
+
+    def read(self) -> str:
+        i = 0
+        while i < len(self._tokens):
+            token = self._tokens[i]
+            i += 1
+            if not token:
+                continue
+            if token == "{":
+                self._open_brace(i - 1)
+            elif token == "}":
+                self._close_brace()
+            elif token == "$":
+                self._words = not self._words and any(brace.opened_words for brace in self._open)
+            elif token[0] == "\\":
+                i = self._command(token, i)
+            elif self._words:
+                self._pieces.append((True, token))
+            else:
+                self._plain(token)
+        return self._joined()
+
+    def _open_brace(self, i: int) -> None:
+        opening, closing = ("{", "}") if self._arguments or (self._belongs and not self._unwrap) else self._group(i)
+        self._open.append(_Brace(closing, self._words, max(0, self._arguments - 1), self._belongs, self._into_words))
+        self._write(opening)
+        self._words = self._words or self._into_words
+        self._unwrap = self._into_words = self._belongs = False
+        self._arguments = 0
+
+    def _group(self, i: int) -> tuple[str, str]:
+        """What to write for the braces of a group that is no argument: nothing, unless it would change the value."""
+        end = self._closing.get(i)
+        if end is None:
+            return "{", "}"
+        content = self._tokens[i + 1 : end]
+        if self._unwrap or self._words:
+            return "", ""
+        if any(token in (r"\over", r"\choose") for token in content) or any("," in token for token in content):
+            return "{", "}"
+        alone = i == 0 and end == len(self._tokens) - 1
+        return ("(", ")") if not alone and _NEEDS_GROUPING.search("".join(content)) else ("", "")
+
+    def _close_brace(self) -> None:
+        if not self._open:
+            self._write("}")
+            return
+        brace = self._open.pop()
+        self._words, self._arguments, self._belongs = brace.words, brace.arguments, brace.belongs
+        self._write(brace.closing)
+
+    def _plain(self, text: str) -> None:
+        text = text.replace("~", NARROW)
+        if text.strip():
+            self._belongs = self._unwrap = self._into_words = False
+        if "&" in text and not self._environments:
+            text = text.replace("&", r" \text{and} ")
+        while self._arguments and text.strip():
+            text = text.lstrip()
+            if text[0] in "^_":
+                break
+            digits = _DIGITS.match(text) if self._digits else None
+            length = digits.end() if digits else 1
+            self._write(f"{{{text[:length]}}}")
+            text = text[length:]
+            self._arguments -= 1
+        if text.rstrip()[-1:] in ("^", "_"):
+            self._arguments, self._digits = 1, True
+        self._write(text)
+
+    def _command(self, token: str, i: int) -> int:
+        """Write a command, or what stands for it; the index of the next token."""
+        token = RENAMED.get(token, token)
+        if token == r"\\":
+            return self._new_row(i)
+        name = token.rstrip("*")
+        if name in (r"\begin", r"\end"):
+            return self._environment(name, i)
+        if name in DROPPED:
+            if name in (r"\left", r"\right", r"\middle") and self._next(i).startswith("."):
+                self._tokens[i] = self._tokens[i][1:]
+            return i
+        if name in DROPPED_WITH_ARGUMENTS:
+            dropped, wraps = DROPPED_WITH_ARGUMENTS[name]
+            for _ in range(dropped):
+                i = self._after_argument(i)
+            self._unwrap = wraps or (name == r"\color" and self._next(i) == "{")
+            return i
+        if name == r"\mathbb":
+            return self._blackboard(i)
+        if name in TEXTS or name in ALPHABETS or name in UNWRAPPED:
+            if self._next(i).isspace() and i + 1 < len(self._tokens):
+                i += 1
+            if self._next(i) == "{":
+                self._unwrap = True
+                self._into_words = name in TEXTS and not self._words
+            return i
+        if self._words and (not token.startswith("\\") or token in (r"\$", r"\euro", r"\pounds")):
+            self._pieces.append((True, token))
+            return i
+        if self._arguments and token.startswith("\\") and name not in _TAKES:
+            self._write(f"{{{token}}}")
+            self._arguments -= 1
+            return i
+        self._write(token)
+        self._belongs = token[-1:].isalpha() and name not in _TAKES
+        if name in _TAKES:
+            if name == r"\sqrt" and (option := _OPTION.match(self._next(i))):
+                self._write(option[0].strip())
+                self._tokens[i] = self._tokens[i][option.end() :]
+            if not self._next(i).lstrip().startswith("("):
+                self._arguments, self._digits = _TAKES[name], name == r"\sqrt"
+        return i
+
+    def _new_row(self, i: int) -> int:
+        following = self._next(i)
+        if not self._environments and (lost := _LOST_BACKSLASH.match(following)):
+            self._tokens[i] = following[lost.end() :] or " "
+            return self._command(rf"\{lost[1]}", i)
+        if self._environments:
+            self._write(r"\\")
+            if height := _ROW_HEIGHT.match(following):
+                self._tokens[i] = following[height.end() :] or " "
+        elif following.strip():
+            self._write(r" \text{and} ")
+        return i
+
+    def _environment(self, command: str, i: int) -> int:
+        name, after = self._argument(i)
+        name = ENVIRONMENTS.get(name.rstrip("*"), name)
+        if name:
+            self._write(rf"{command}{{{name}}}")
+            self._environments += 1 if command == r"\begin" else -1
+        if command == r"\begin" and name == "matrix" and self._next(after) == "{":
+            columns, rest = self._argument(after)
+            after = rest if _COLUMNS.fullmatch(columns) else after
+        return after
+
+    def _blackboard(self, i: int) -> int:
+        letter, after = self._argument(i)
+        if letter in BLACKBOARD:
+            self._write(rf"\mathbb{{{letter}}}")
+            return after
+        self._unwrap = self._next(i) == "{"
+        return i
+
+    def _argument(self, i: int) -> tuple[str, int]:
+        """The text of the argument at a token, and the index of the token after it."""
+        end = self._after_argument(i)
+        return "".join(self._tokens[i:end]).strip(" {}"), end
+
+    def _after_argument(self, i: int) -> int:
+        while self._next(i).isspace():
+            i += 1
+        return self._closing[i] + 1 if i in self._closing else i + (self._next(i)[:1] == "\\" or self._next(i) == "{")
+
+    def _next(self, i: int) -> str:
+        return self._tokens[i] if i < len(self._tokens) else ""
+
+    def _write(self, text: str) -> None:
+        self._pieces.append((False, text))
+
+    def _joined(self) -> str:
+        """All pieces, with the words in `\\text{}`, and a space where a command would else run into a letter."""
+        written: list[str] = []
+        words = ""
+        for is_words, piece in [*self._pieces, (False, "")]:
+            if is_words:
+                words += piece
+                continue
+            if words:
+                written.append(_in_text(words))
+                words = ""
+            written.append(piece)
+        text = ""
+        parts: list[str] = []
+        for piece in written:
+            if piece and piece[0].isalpha() and text[-1:].isalpha() and re.search(r"\\[A-Za-z]+$", text[-30:]):
+                parts.append(" ")
+            parts.append(piece)
+            text = piece or text
+        return "".join(parts)
+
+
+def _in_text(words: str) -> str:
+    """The content of a `\\text{}`: each phrase stays in one, a function becomes its command, the rest is mathematics."""
+    return _WORDS.sub(_phrase, _BLANKS.sub(" ", words))
+
+
+def _phrase(words: re.Match[str]) -> str:
+    phrase = " ".join(words[0].rstrip(".").split())
+    return rf"\{phrase} " if phrase in FUNCTIONS - {"sec", "min"} else rf"\text{{{phrase}}}"
+
+
+def _closing_braces(tokens: list[str]) -> dict[int, int]:
+    """The index of each opening brace that closes -> that of its closing brace."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for i, token in enumerate(tokens):
+        if token == "{":
+            opened.append(i)
+        elif token == "}" and opened:
+            closing[opened.pop()] = i
+    return closing
