@@ -19,7 +19,6 @@ INFERENCE = {
     "services.inference.engines.decoder",
     "services.inference.keys",
     "services.signals",
-    "services.inference.engines.decoder",
     "services.inference.engines.embedded",
 }
 # package -> prefixes of our modules that it may import
