@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
@@ -25,6 +25,13 @@ class Serving(Part):
     release: bool = False  # stop the applications that a stage does not ask, so that training gets their GPUs
 
 
+# Whoever has one of these can run programs, or use the API.
+_SECRETS_OF_COEVO = frozenset(
+    {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_KEY", "COEVO_API_KEY"}
+    | {"COEVO_DATABASE", "COEVO_WEBHOOK_SECRET", "COEVO_WEBHOOK_URL"}
+)
+
+
 class Service(Part):
     """An OpenAI-compatible service that is not part of the run.
 
@@ -34,11 +41,18 @@ class Service(Part):
 
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
-    key_variable: str | None = None
+    key_variable: str | None = None  # of this service alone: with a secret of coevo's own, it could run programs
     timeout: Seconds = 120.0  # seconds, for one request
     attempts: Attempts = 5  # of one request
     # Seconds, for all attempts of one request and the pauses between them. The first attempt has `timeout` in any case.
     deadline: Seconds = 300.0
+
+    @field_validator("key_variable")
+    @classmethod
+    def _is_no_secret_of_coevo(cls, name: str | None) -> str | None:
+        if name in _SECRETS_OF_COEVO:
+            raise ValueError(f"expected a variable with a key of the service, got {name}, which is for coevo alone")
+        return name
 
 
 class Signals(Part):

@@ -61,20 +61,31 @@ def restore(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the whole archive against this home, and write nothing.")
     ] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust", help="Let the REST API continue these runs, with the programs that their settings name."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore runs of an archive that `coevo backup` wrote into this home and its database (docs/backup.md).
 
-    The whole archive is checked first. Nothing is written if it is damaged, or if a run of the same name exists.
+    The whole archive is checked first. Nothing is written if it is damaged, or if a run of the same name exists. What
+    the settings of the runs name is listed: programs, addresses, variables with keys, files. Unless --trust is given,
+    the REST API continues a run only after `coevo resume` has.
     """
     with clear_errors():
         coevo_home = home()
         store = open_store(coevo_home.database)
-        restored = restore_archive(coevo_home, store, source.absolute(), runs or (), dry_run=dry_run)
+        restored = restore_archive(coevo_home, store, source.absolute(), runs or (), dry_run=dry_run, trusted=trust)
     if as_json:
         print(json.dumps({**asdict(restored), "restored": not dry_run}, indent=1, default=str))
         return
     _show_runs(restored.runs)
+    for run, named in restored.named.items():
+        for setting, value in named.items():
+            print(f"run {run}: its settings name: {setting} = {value}")
     evaluations = f", {restored.evaluations} evaluations of other models" if restored.evaluations else ""
     done = "can be restored" if dry_run else "restored"
     print(f"{done}: {len(restored.runs)} runs{evaluations}, {restored.files} files, {decimal(restored.bytes)}")

@@ -19,6 +19,7 @@ from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
 from core.types import BenchmarkItem
+from orchestrator.disk.named import named_in
 from orchestrator.disk.unpacking import Members, is_unpacked, tops_of, unpack
 from orchestrator.installation.home import Home, make_private
 from orchestrator.ledger import run_held
@@ -38,11 +39,12 @@ _ROOM_OF_A_ROW = 3  # bytes in the database, with its indexes and its journal, f
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, or would be: rows by run and table, the number of evaluations of models that are no run's, and
-    files with their bytes."""
+    """What was restored, or would be: rows by run and table, what the settings of each run name, the number of
+    evaluations of models that are no run's, and files with their bytes."""
 
     archive: Path
     runs: dict[str, dict[str, int]]
+    named: dict[str, dict[str, str]]
     evaluations: int
     files: int
     bytes: int
@@ -56,6 +58,7 @@ class _Plan:
     rows: dict[str, dict[str, int]]  # section -> table -> how many
     runs: list[str]
     tops: dict[Path, Members]
+    trusted: bool
 
     @property
     def members(self) -> list[str]:
@@ -63,8 +66,19 @@ class _Plan:
         return [name for members in self.tops.values() for name in members.values()]
 
 
-def restore(home: Home, store: Store, source: Path, runs: Collection[str] = (), *, dry_run: bool = False) -> Restored:
+def restore(
+    home: Home,
+    store: Store,
+    source: Path,
+    runs: Collection[str] = (),
+    *,
+    dry_run: bool = False,
+    trusted: bool = False,
+) -> Restored:
     """Restore these runs of an archive; all that it has if none is named. With `dry_run`, only check that it can be.
+
+    Unless the archive is `trusted`, a run that could go on must be continued by somebody who may read the home before
+    the REST API does so: its settings may name programs (`queries.runs.refuse_unconfirmed`).
 
     Raises `ArchiveError` before anything is written if the archive is damaged, is of another version of the tables, or
     has no such run; if the store has a run of the same name, or the home other files of it; or if the disk is too
@@ -72,8 +86,9 @@ def restore(home: Home, store: Store, source: Path, runs: Collection[str] = (), 
     """
     try:
         with open_archive(source) as archive:
-            plan = _planned(home, store, archive, runs)
+            plan = _planned(home, store, archive, runs, trusted)
             _check(plan)
+            named = {run: _named(plan, run) for run in plan.runs}
             if not dry_run:
                 _write(plan)
     except DATABASE_ERRORS as error:
@@ -83,13 +98,14 @@ def restore(home: Home, store: Store, source: Path, runs: Collection[str] = (), 
     return Restored(
         archive=source,
         runs={run: plan.rows[section_of(run)] for run in plan.runs},
+        named=named,
         evaluations=plan.rows.get(NO_RUN, {}).get("evaluations", 0),
         files=len(plan.members),
         bytes=_bytes(archive, plan.members),
     )
 
 
-def _planned(home: Home, store: Store, archive: Archive, runs: Collection[str]) -> _Plan:
+def _planned(home: Home, store: Store, archive: Archive, runs: Collection[str], trusted: bool) -> _Plan:
     manifest = archive.manifest
     if manifest.schema_version != newest_version():
         raise ArchiveError(
@@ -110,7 +126,13 @@ def _planned(home: Home, store: Store, archive: Archive, runs: Collection[str]) 
         is_of_one_run = section == NO_RUN or (section == section_of(run_of(section)) and tables.get("runs") == 1)
         if not is_of_one_run or not tables.keys() <= {table.name for table in TABLES}:
             raise ArchiveError(f"{archive.path}: {section}: expected the rows of one run, in tables of coevo's")
-    return _Plan(home, store, archive, rows, chosen, tops_of(home, archive, rows, chosen))
+    return _Plan(home, store, archive, rows, chosen, tops_of(home, archive, rows, chosen), trusted)
+
+
+def _named(plan: _Plan, run: str) -> dict[str, str]:
+    """What the settings of a run name, those included that it was made from."""
+    (row,) = _rows(plan, section_of(run), queries.archived.RUNS)
+    return named_in({name: row[name] for name in ("config", "overrides") if row[name]})
 
 
 def _check(plan: _Plan) -> None:
@@ -212,9 +234,14 @@ def _write(plan: _Plan) -> None:
 
 
 def _at_home(plan: _Plan, section: str, table: Table) -> Iterator[dict[str, Any]]:
-    """The rows, with the checkpoints' paths in this home."""
+    """The rows, with what this home says of them: where checkpoints are, and whether a run may simply go on."""
     for row in _rows(plan, section, table):
-        yield {**row, "path": str(plan.home.checkpoints / row["id"])} if table.name == "checkpoints" else row
+        if table.name == "checkpoints":
+            yield {**row, "path": str(plan.home.checkpoints / row["id"])}
+        elif table is queries.archived.RUNS:
+            yield {**row, "unconfirmed": not plan.trusted}
+        else:
+            yield row
 
 
 def _refuse_other_counts(plan: _Plan, session: Session) -> None:

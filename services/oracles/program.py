@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,14 +34,35 @@ class ProgramError(CoevoError):
     """A program that cannot be run, fails, or does not print what is expected of it."""
 
 
+# Programs that run what they read on their standard input, or that start such a program. Their names may end in a
+# version, such as python3.11.
+_INTERPRETERS = re.compile(
+    r"(?:(?:ba|da|z|k|mk|pdk|lk|c|tc|fi|a|r|ya|o)?sh|static-sh|busybox|toybox|env|xargs|parallel|at|batch|nohup|sudo|su"
+    r"|python|pypy|ipython|perl|raku|ruby|jruby|irb|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|pwsh|osascript"
+    r"|r|rscript|julia|octave|octave-cli|gp|maxima|sage|ghci|runghc|runhaskell|guile|sbcl|clisp|ecl|scheme|racket|elixir|iex|erl"
+    r"|escript|ocaml|swipl|prolog|scala|groovy|groovysh|jshell|kotlin|clojure|awk|gawk|mawk|nawk|original-awk|sed|ed|ex"
+    r"|vi|vim|nvim|emacs|m4|make|gmake|bc|dc|gdb|lldb|sqlite|psql|mysql|mariadb|gnuplot|ssh|cmake|tee|dd|sponge)[\d.]*(?:-static|\.exe)?",
+    re.IGNORECASE,
+)
+
+
 def refuse_unrunnable(settings: Program) -> None:
-    """Raise `ProgramError` if the program is no executable file."""
+    """Raise `ProgramError` if the program is no executable file, or is an interpreter: it would run a model's text."""
     file = Path(settings.file)
+    _refuse_interpreter(file)
     if not file.is_file() or not os.access(file, os.X_OK):
         problem = (
             f"{file}, which is not executable; chmod +x {file}" if file.is_file() else f"{file}, which is not there"
         )
         raise ProgramError(f"expected an executable file, got {problem}")
+
+
+def _refuse_interpreter(file: Path) -> None:
+    if names := [name for name in (file.name, file.resolve().name) if _INTERPRETERS.fullmatch(name)]:
+        raise ProgramError(
+            f"expected a program that reads questions, got {file}: {names[-1]} would run the text of the models as a "
+            "program; name a script of your own, which may begin with #!"
+        )
 
 
 def audit(rows: Sequence[tuple[str, str, str]], settings: Program) -> list[OracleLabel]:
@@ -63,6 +85,7 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
     """What the program prints until it ends, at most `most` bytes. If it is late or prints more, it is killed with all
     that it started."""
     file = settings.file
+    _refuse_interpreter(Path(file))
     loop = asyncio.get_running_loop()
     try:
         transport, pipes = await loop.subprocess_exec(lambda: _Pipes(most), file, start_new_session=True)

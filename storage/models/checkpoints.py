@@ -34,7 +34,9 @@ class TrainedOn(Base):
     __table_args__ = NARROW
 
     question_id: Mapped[str] = question_key()
-    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True)
+    checkpoint: Mapped[str] = mapped_column(
+        ForeignKey("checkpoints.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
     steps: Mapped[list[int]]
 
 

@@ -20,7 +20,8 @@ class Questions(Base):
     index: Mapped[int]
     text: Mapped[str | None]
     raw: Mapped[str]
-    checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"))  # NULL: the question came from a file
+    # NULL: the question came from a file
+    checkpoint: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id"), index=True)
     seed: Mapped[int] = mapped_column(BigInteger)
     answer: Mapped[str | None]  # the true answer, if the file has one
 
@@ -38,7 +39,7 @@ class Rollouts(Base):
     finish_reason: Mapped[str]
     mean_entropy: Mapped[float | None]
     entropy_error: Mapped[float | None]
-    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"))
+    checkpoint: Mapped[str] = mapped_column(ForeignKey("checkpoints.id"), index=True)
     seed: Mapped[int] = mapped_column(BigInteger)
 
 

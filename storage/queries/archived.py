@@ -8,7 +8,7 @@ from typing import Any, cast
 from sqlalchemy import ColumnElement, Table, and_, case, select
 from sqlalchemy.orm import Session
 
-from storage.models import Base, BenchmarkItems, Checkpoints, Evaluations
+from storage.models import Base, BenchmarkItems, Checkpoints, Evaluations, Runs
 from storage.queries.run_rows import owned
 from storage.queries.tables import columns, insert_new, table_of
 from storage.rows import EvaluationRow
@@ -16,6 +16,7 @@ from storage.rows import EvaluationRow
 # A lease belongs to a process, and a key to an installation.
 _LEFT_OUT = {"run_leases", "api_keys"}
 TABLES = [table for table in Base.metadata.sorted_tables if table.name not in _LEFT_OUT]  # those referred to come first
+RUNS = table_of(Runs)
 _MODELS = {cast(Table, mapper.local_table): mapper.class_ for mapper in Base.registry.mappers}
 _OF_NO_RUN = and_(Evaluations.run.is_(None), Evaluations.checkpoint_id.is_(None))
 _CHUNK = 1_000  # rows that are in memory at a time

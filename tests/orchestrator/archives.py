@@ -72,6 +72,8 @@ def _as_text(home: Home, table: str, row: dict[str, Any]) -> str:
         row["path"] = row["path"].replace(str(home.path), "HOME")
     elif table == "checkpoints":
         del row["path"]
+    if table == "runs":
+        del row["unconfirmed"]  # by a restoration
     if table == "stages" and row["status"] == "running":
         del row["lease_expires"]
     return repr(sorted(row.items()))

@@ -23,7 +23,7 @@ from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.archive import ArchiveWriter
 from storage.contents import differences
-from storage.models import Stages
+from storage.models import Runs, Stages
 from storage.session import Store
 from storage.texts import texts_path
 from tests.disk_files import create_run
@@ -228,6 +228,34 @@ def _set_status(store: Store, status: str) -> None:
         session.execute(update(Stages).where(*key).values(status=status))
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_what_a_restored_run_names_is_listed_and_must_be_accepted(
+    trusted: bool, original: tuple[Home, Store], tmp_path: Path
+) -> None:
+    home, source = original
+    with source.read() as session:
+        config = {**queries.runs.get_run(session, RUN).config}
+    judge = {"url": "http://127.0.0.1:9/v1", "model": "m", "key_variable": "A_KEY"}
+    program = {"file": "/bin/a program", "timeout": 1.0}
+    config["audit"] = {**config["audit"], "oracle": "judge", "judge": judge, "program": program}
+    config |= {"base_model": "folder", "serving": {**config["serving"], "applications": "serve.yaml"}}
+    with source.write() as session:
+        session.execute(update(Runs).values(config=config, unconfirmed=False))
+    back_up(home, source, tmp_path / "run.zip")
+    new, store = new_home(tmp_path / "new")
+    named = restore(new, store, tmp_path / "run.zip", dry_run=True).named[RUN]
+    assert restore(new, store, tmp_path / "run.zip", trusted=trusted).named[RUN] == named
+    assert named.items() >= {
+        ("config.audit.judge.url", "http://127.0.0.1:9/v1"),
+        ("config.audit.judge.key_variable", "A_KEY"),
+        ("config.audit.program.file", "/bin/a program"),
+        ("config.base_model", "folder"),
+        ("config.serving.applications", "serve.yaml"),
+    }
+    with store.write() as session:
+        assert queries.runs.confirm(session, RUN) is not trusted
+
+
 def test_the_commands(original: tuple[Home, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def coevo(home: Home, *arguments: str, code: int = 0) -> str:
         monkeypatch.setenv("COEVO_HOME", str(home.path))
@@ -249,6 +277,8 @@ def test_the_commands(original: tuple[Home, Store], tmp_path: Path, monkeypatch:
     assert (checked["restored"], checked["runs"]) == (False, made["runs"])
     assert files(new) == {}
     assert "can be restored: 1 runs" in coevo(new, "restore", "run.zip", "--dry-run")
-    assert f"run {RUN}: rows: " in coevo(new, "restore", "run.zip")
+    restored = coevo(new, "restore", "run.zip")
+    assert f"run {RUN}: rows: " in restored
+    assert f"run {RUN}: its settings name: config.evaluation.benchmark = " in restored
     assert "the store has runs of these names already: whole" in coevo(new, "restore", "run.zip", code=1)
     coevo(new, "verify", RUN)

@@ -107,7 +107,7 @@ def test_tables_of_another_version(new: tuple[Home, Store], archive: Path, tmp_p
         manifest.update(schema_version="0022", coevo="0.0.9")
 
     message = refused(new, changed(archive, tmp_path / "older.zip", older))
-    assert "expected tables of version 0023, got 0022. Restore it with coevo 0.0.9" in message
+    assert "expected tables of version 0024, got 0022. Restore it with coevo 0.0.9" in message
     assert "coevo migrate" in message
 
 
@@ -211,7 +211,7 @@ def test_a_backup_of_a_run_that_refers_to_another_one(loop_home: Home, tmp_path:
     with store.write() as session:
         session.connection().exec_driver_sql(
             "INSERT INTO runs SELECT 'other', preset, seed, status, config, created_at, updated_at, preset_settings, "
-            "overrides, tags, note, noted_by, noted_at FROM runs"
+            "overrides, tags, note, noted_by, noted_at, unconfirmed FROM runs"
         )
         session.connection().exec_driver_sql(
             "UPDATE evaluations SET run = 'other' WHERE checkpoint_id = 'whole/base/0'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
 from services.oracles.human import settled
 from storage import queries
+from storage.errors import StoreError
 from storage.session import Store
 
 
@@ -166,6 +168,24 @@ def test_with_keys_the_annotator_is_the_key_s_name(store: Store, tmp_path: Path)
     annotate(api, index, "x", "right", status=403)
     assert api.get(f"{LABELLING}/next").status_code == 403
     assert api.get(f"{ITERATION}/samples/human").status_code == 200
+
+
+def test_a_key_with_a_name_like_that_of_a_home_labels_as_itself_only(store: Store, tmp_path: Path) -> None:
+    """Otherwise this one key could be two annotators, whose agreement settles a label."""
+    fill(store)
+    key, name = "coevo_of-an-earlier-version", "home-12345678"
+    with store.write() as session:
+        sha256 = hashlib.sha256(key.encode()).hexdigest()
+        queries.keys.add_key(session, name=name, sha256=sha256, scopes=["read", "label"])
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=True), headers={"Authorization": f"Bearer {key}"})
+    draw(api, 4)
+    index = next_question(api, "ann")["question"]["index"]
+    assert annotate(api, index, "ann", "right")["annotator"] == name
+    annotate(api, index, "bob", "right", status=409)
+    assert _human(store) == {}
+    for chosen in ("home-12345678", "home-office", "HOME-office"):
+        with pytest.raises(StoreError):
+            new_key(store, chosen, ("label",))
 
 
 def _human(store: Store) -> dict[int, str]:

@@ -115,6 +115,32 @@ def test_json_that_python_cannot_hold_is_named(tmp_path: Path, line: str) -> Non
         audit(ROWS, program(tmp_path, f"print({line!r})\nprint(1)"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["sh", "bash", "dash", "python3", "python3.11", "perl5.36", "env", "busybox", "node", "awk", "Rscript", "sqlite3"],
+)
+def test_an_interpreter_is_no_oracle(name: str, tmp_path: Path) -> None:
+    """It would run the text of a model as a program; a link to one has another name."""
+    file, link = tmp_path / name, tmp_path / "grade"
+    file.write_text("#!/bin/sh\ncat\n")
+    file.chmod(0o755)
+    link.symlink_to(file)
+    for named in (file, link):
+        settings = Program(file=str(named))
+        with pytest.raises(ProgramError):
+            refuse_unrunnable(settings)
+        with pytest.raises(ProgramError):
+            audit(ROWS, settings)
+
+
+@pytest.mark.parametrize("name", ["grade.sh", "grade.py", "check_answers", "shield", "makeshift", "my-python"])
+def test_a_script_is_an_oracle_whatever_runs_it(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    refuse_unrunnable(Program(file=str(file)))
+
+
 def test_a_file_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     settings = program(tmp_path, "")
     refuse_unrunnable(settings)

@@ -19,12 +19,14 @@ from storage.rows import Scope
 from storage.session import Store
 
 _PREFIX = "coevo_"
-_HOME = "home-"  # names of keys that belong to no person begin with it
+_HOME = "home-"  # the names of homes' own keys, which belong to no person, begin with it
 _bearer = HTTPBearer(auto_error=False, description="A key that `coevo keys add` made")
 
 
 def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:
     """Make a key, store its hash, and return it. Raises `StoreError` when the name is not valid, or is taken."""
+    if name.lower().startswith(_HOME):
+        raise StoreError(f"key {name!r}: expected a name that does not begin with {_HOME}: such are the keys of homes")
     key = _PREFIX + secrets.token_urlsafe(32)
     with store.write() as session:
         queries.keys.add_key(session, name=name, sha256=_hash(key), scopes=scopes)
@@ -35,7 +37,7 @@ def accept_home_key(store: Store, key: str) -> None:
     """Register the key of a coevo home, with every scope. It belongs to no person, so whoever labels with it must give
     a name. Raises `StoreError` if the key was revoked."""
     sha256 = _hash(key)
-    name = f"{_HOME}{sha256[:8]}"
+    name = _name_of_home(sha256)
     with store.write() as session:
         if queries.keys.key_of(session, sha256) is not None:
             return
@@ -55,16 +57,21 @@ def needs(scope: Scope) -> Callable[..., None]:
             raise HTTPException(401, "Authorization: expected `Bearer KEY`, got none", challenge)
         store: Store = request.app.state.store
         with store.read() as session:
-            key = queries.keys.key_of(session, _hash(credentials.credentials))
+            key = queries.keys.key_of(session, sha256 := _hash(credentials.credentials))
         if key is None:
             raise HTTPException(401, "Authorization: this key is unknown or was revoked", challenge)
         if scope not in key.scopes:
             scopes = ", ".join(key.scopes)
             raise HTTPException(403, f"Authorization: this route needs the scope {scope}, the key has {scopes}")
-        if not key.name.startswith(_HOME):
+        if key.name != _name_of_home(sha256):
             request.state.key_name = key.name
 
     return check
+
+
+def _name_of_home(sha256: str) -> str:
+    """The name of a home's own key. Nobody can choose it for another key, whose hash is not known before it is made."""
+    return f"{_HOME}{sha256[:8]}"
 
 
 def _hash(key: str) -> str:
