@@ -59,7 +59,7 @@ def page_of_runs(
 
 def _listed_only_in_prefect(session: Session, known: KnownFlowRuns, filters: RunFilter) -> dict[str, datetime]:
     """The runs that only Prefect knows and that match the filters, with the times of their flow runs."""
-    if filters.method or filters.tags or filters.note:
+    if filters.method or filters.tags or filters.note or filters.drifting or filters.open_alerts:
         return {}
     return {
         name: known.by_run[name].created
@@ -105,6 +105,7 @@ def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:
     states, alerts = states_of(session, runs, known.by_run), _open_alerts(session, [*runs])
     methods = queries.run_list.methods_of(session, [*runs])
+    changes = queries.drift.label_changes(session, [*runs])
     return [
         RunSummary(
             name=name,
@@ -113,6 +114,7 @@ def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | Non
             **asdict(states[name]),
             flow_run=known.page_of(name),
             open_alerts=alerts[name],
+            label_change=changes.get(name),
         )
         for name, run in runs.items()
     ]

@@ -14,6 +14,7 @@ from core.statistics.estimates import Estimate, share
 from core.types import Checkpoint, Flow, Verdict
 from core.types import Stage as StageName
 from services.run_states import MEANINGS, State, stage_at_work
+from storage.queries.drift import LabelChange
 from storage.rows import RunLease, Seed, Stage, StageRow
 
 
@@ -57,6 +58,7 @@ class RunSummary(BaseModel):
     active: bool  # a process works on it, or will once a flow runner takes it; so it may change by itself
     flow_run: str | None  # the address of its newest flow run in Prefect's UI; lists leave out one that is done
     open_alerts: OpenAlerts
+    label_change: LabelChange | None  # null: fewer than two of its iterations have been audited
 
 
 class RunWithConfig(RunSummary):

@@ -7,16 +7,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Text, and_, cast, or_, select
+from sqlalchemy import ColumnElement, Subquery, Text, and_, cast, exists, or_, select
 from sqlalchemy.orm import Session
 
 from core.statistics.changes import HELD_OUT
-from storage.models import Runs, Series
+from storage.models import Alerts, Runs, Series
+from storage.queries.drift import changes
 from storage.queries.tables import columns
 from storage.rows import Over, Run
 
 # With a leading - in descending order. By an accuracy, only the runs that have it are listed.
-RunSort = Literal["-created", "created", "name", "-name", "label_accuracy", "-label_accuracy", "held_out", "-held_out"]
+# `change` is that of label accuracy since it was first measured, so the runs that drift come first.
+RunSort = Literal[
+    "-created",
+    "created",
+    "name",
+    "-name",
+    "label_accuracy",
+    "-label_accuracy",
+    "change",
+    "-change",
+    "held_out",
+    "-held_out",
+]
 RunKey = datetime | str | float  # what the list is sorted by; runs that are equal in it are in order of their names
 
 
@@ -30,6 +43,8 @@ class RunFilter:
     names: tuple[str, ...] | None = None  # exactly these runs
     tags: tuple[str, ...] = ()  # a run has all of these
     note: str | None = None
+    drifting: bool = False  # their label accuracy has fallen (`drift.LabelChange`)
+    open_alerts: bool = False  # they have an alert that nobody has acknowledged
 
 
 def page_of_runs(
@@ -44,8 +59,12 @@ def page_of_runs(
 
     `after` is what the last run of the previous page was sorted by, and its name.
     """
-    key, descending = _key(sort.removeprefix("-")), sort.startswith("-")
-    statement = select(*columns(Runs, Run), key).where(*_conditions(filters), key.is_not(None))
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    moved = changes()
+    key: ColumnElement[Any] = moved.c.change if name == "change" else _key(name)
+    statement = select(*columns(Runs, Run), key).where(*_conditions(filters, moved), key.is_not(None))
+    if name == "change":
+        statement = statement.join(moved, moved.c.run == Runs.name)
     if after is not None:
         value, name = after
         later = key < value if descending else key > value
@@ -80,7 +99,7 @@ def _latest(name: str, over: Over) -> ColumnElement[Any]:
     return points.order_by(Series.oracle, Series.iteration.desc()).limit(1).correlate(Runs).scalar_subquery()
 
 
-def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
+def _conditions(filters: RunFilter, moved: Subquery) -> Iterator[ColumnElement[bool]]:
     if filters.name:
         yield Runs.name.icontains(filters.name, autoescape=True)
     if filters.preset:
@@ -91,5 +110,9 @@ def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
         yield Runs.name.in_(filters.names)
     for tag in filters.tags:  # neither a tag nor JSON's form of it contains quotes
         yield cast(Runs.tags, Text).contains(f'"{tag}"', autoescape=True)
+    if filters.drifting:
+        yield Runs.name.in_(select(moved.c.run).where(moved.c.drifts))
+    if filters.open_alerts:
+        yield exists().where(Alerts.run == Runs.name, Alerts.acknowledged_at.is_(None))
     if filters.note:
         yield Runs.note.icontains(filters.note, autoescape=True)

@@ -102,6 +102,7 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
         "active": True,
         "flow_run": f"{prefect_url}/runs/flow-run/{flow_run}",
         "open_alerts": {"critical": 0, "warning": 0},
+        "label_change": None,
     }
     move_to_states(prefect_url, flow_run, "PENDING", "RUNNING")
     assert (listed(api, name) or {})["state"] == "preparing"

@@ -92,3 +92,40 @@ def test_runs_of_the_same_time_are_on_one_page_each_in_order_of_their_names(stor
         last = queries.runs.get_run(session, created[2]).created_at
         session.execute(update(table_of(Runs)).where(Runs.name == created[1]).values(created_at=last))
     assert names(store, limit=1) == [*sorted(created[1:]), created[0]]
+
+
+@pytest.fixture
+def audited(three: Store) -> Store:
+    """`c` fell clearly by the judge, not by the program; `a_b` fell, but its intervals overlap; `aXb` rose."""
+    points = {
+        "c": [
+            *((1, "exact", 0.9, 0.8, 1.0), (3, "exact", 0.85, 0.75, 0.95)),
+            *((1, "judge", 0.9, 0.85, 0.95), (2, "judge", 0.7, 0.6, 0.8), (3, "judge", 0.75, 0.7, 0.8)),
+        ],
+        "a_b": [(1, "exact", 0.9, 0.6, 1.0), (2, "exact", 0.4, 0.2, 0.65)],
+        "aXb": [(1, "exact", 0.5, 0.4, 0.6), (2, "exact", 0.6, 0.5, 0.7)],
+    }
+    with three.write() as session:
+        for run, of_run in points.items():
+            rows = [SeriesPoint(t, "label_accuracy", "kept", oracle, *values, 99) for t, oracle, *values in of_run]
+            queries.series.put_series(session, run, rows)
+            # Neither an estimate nor all questions count.
+            others = [SeriesPoint(9, "label_accuracy", "kept", "human", 0.1, 0.0, 0.2, 9, True)]
+            queries.series.put_series(
+                session, run, [*others, SeriesPoint(9, "label_accuracy", "all", "exact", 0, 0, 0, 9)]
+            )
+    return three
+
+
+def test_the_runs_that_drift_are_found_by_their_worst_oracle(audited: Store) -> None:
+    with audited.read() as session:
+        changes = queries.drift.label_changes(session)
+        assert queries.drift.label_changes(session, ["c"]) == {"c": changes["c"]}
+    assert [*changes] == ["a_b", "c", "aXb"]  # the worst first
+    shown = {run: (change.oracle, change.last_iteration, round(change.change, 9)) for run, change in changes.items()}
+    assert shown == {"a_b": ("exact", 2, -0.5), "c": ("judge", 3, -0.15), "aXb": ("exact", 2, 0.1)}
+    assert {run for run, change in changes.items() if change.drifts} == {"c"}
+    assert names(audited, RunFilter(drifting=True)) == names(audited, RunFilter(drifting=True), "change") == ["c"]
+    assert names(audited, sort="change", limit=1) == ["a_b", "c", "aXb"]
+    assert names(audited, sort="-change", limit=2) == ["aXb", "c", "a_b"]
+    assert names(audited, RunFilter(open_alerts=True)) == []

@@ -35,6 +35,10 @@ _RUN = {
     "active": True,
     "flow_run": _FLOW_RUN,
     "open_alerts": {"critical": 0, "warning": 1},
+    "label_change": {
+        **{"oracle": "exact", "first_iteration": 1, "last_iteration": 3},
+        **{"first": 0.9, "last": 0.8, "change": -0.1, "drifts": True},
+    },
     "tags": ["baseline"],
     "note": "The first run with the new filter.",
     "noted_by": "ann",

@@ -46,7 +46,17 @@ def list_runs(
         Query(max_length=MOST_TAGS, description="It has all of these tags."),
     ] = None,
     note: Annotated[_Text, Query(description="Contained in its note, ignoring case.")] = None,
-    sort: Annotated[RunSort, Query(description="By an accuracy, only runs that have it are listed.")] = "-created",
+    drifting: Annotated[
+        bool, Query(description="The interval of its last label accuracy is below that of its first.")
+    ] = False,
+    open_alerts: Annotated[bool, Query(description="It has an alert that nobody has acknowledged.")] = False,
+    sort: Annotated[
+        RunSort,
+        Query(
+            description="By an accuracy or by its change since it was first measured, only runs that have it are "
+            "listed. By `change`, the runs that fell most come first."
+        ),
+    ] = "-created",
     limit: Limit = 50,
     after: After = None,
 ) -> RunPage:
@@ -55,7 +65,7 @@ def list_runs(
     Runs that Prefect has accepted and that are not in the store are among them if the list is in the order of creation
     and filtered at most by name, preset and state.
     """
-    filters = RunFilter(name, preset, method, None, tuple(tag or ()), note)
+    filters = RunFilter(name, preset, method, None, tuple(tag or ()), note, drifting, open_alerts)
     position, known = run_position(after, sort), prefect.newest()
     with store.read() as session:
         page = run_views.page_of_runs(

@@ -5,7 +5,7 @@ import { humanise } from "../format.js";
 import { navigate } from "../router.js";
 import { filteredUrl } from "./questions.js";
 
-/** @typedef {{ name?: string, preset?: string, method?: string, state?: string, tag?: string[], note?: string, sort?: string }} RunFilters */
+/** @typedef {{ name?: string, preset?: string, method?: string, state?: string, tag?: string[], note?: string, drifting?: string, open_alerts?: string, sort?: string }} RunFilters */
 
 /** @type {Schemas["RunSummary"]["state"][]} */
 const STATES = [
@@ -26,6 +26,7 @@ const SORTS = [
   ["created", "oldest first"],
   ["name", "name"],
   ["-name", "name, last first"],
+  ["change", "label accuracy, fell most first"],
   ["-label_accuracy", "label accuracy, highest first"],
   ["label_accuracy", "label accuracy, lowest first"],
   ["-held_out", "held-out accuracy, highest first"],
@@ -36,7 +37,7 @@ const TEXTS = ["name", "preset", "method", "note"];
 /** @type {(keyof RunFilters)[]} */
 const RARER = ["preset", "method", "note"];
 /** @type {(keyof RunFilters)[]} */
-const NAMES = [...TEXTS, "state", "tag", "sort"];
+const NAMES = [...TEXTS, "state", "tag", "drifting", "open_alerts", "sort"];
 
 /** The filters in an address. @param {URLSearchParams} query @returns {RunFilters} */
 export function runFiltersIn(query) {
@@ -46,7 +47,7 @@ export function runFiltersIn(query) {
 
 /** Whether fewer runs than all are listed. @param {RunFilters} filters */
 export const isFiltered = ({ sort, ...filters }) =>
-  Object.keys(filters).length > 0 || /accuracy|held_out/.test(sort ?? "");
+  Object.keys(filters).length > 0 || /accuracy|held_out|change/.test(sort ?? "");
 
 /** @param {{ query: URLSearchParams }} props */
 export function RunFilter({ query }) {
@@ -69,6 +70,9 @@ export function RunFilter({ query }) {
     ${textField("name")}
     <label>State <select value=${filters.state ?? ""} onChange=${(event) => setFilters({ state: event.target.value })}>
       <option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${humanise(state)}</option>`)}
+    </select></label>
+    <label>Show <select value=${["drifting", "open_alerts"].find((name) => query.has(name)) ?? ""} onChange=${(event) => setFilters({ drifting: null, open_alerts: null, ...(event.target.value && { [event.target.value]: "true" }) })}>
+      <option value="">all</option><option value="drifting">drifting now</option><option value="open_alerts">with open alerts</option>
     </select></label>
     ${
       others.length > 0 &&

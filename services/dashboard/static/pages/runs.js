@@ -9,7 +9,7 @@ import { isStored, Reason, RunStatus, withCode } from "../states.js";
 import { NotesOf } from "./notes.js";
 import { filteredUrl } from "./questions.js";
 import { isFiltered, RunFilter, runFiltersIn } from "./run_filter.js";
-import { RunsTable, useView, ViewSwitch } from "./runs_table.js";
+import { LabelChange, RunsTable, useView, ViewSwitch } from "./runs_table.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../states.js").RunSummary} RunSummary */
@@ -94,6 +94,7 @@ function RunCard({ run }) {
       <dl class="pairs">
         <dt>Label accuracy${label && html` <small>${label.note}</small>`}</dt>
         <dd><${Share} estimate=${latestPoint(label)} /></dd>
+        ${run.label_change && html`<dt>Since first audit</dt><dd><${LabelChange} change=${run.label_change} /></dd>`}
         ${benchmark && html`<dt>${benchmark.title}</dt><dd><${Share} estimate=${benchmark.points.at(-1)} countLabel="questions" /></dd>`}
       </dl>
     </div>

@@ -1,7 +1,7 @@
 // The list of runs as a table, and the choice between it and the cards.
 import { html, useEffect, useState } from "/static/preact.js";
 import { useResponse } from "../api.js";
-import { dateTime, duration, humanise, timeAgo } from "../format.js";
+import { dateTime, duration, humanise, points, timeAgo } from "../format.js";
 import { Share } from "../parts.js";
 import { navigate, runUrl } from "../router.js";
 import { isStored, RunStatus } from "../states.js";
@@ -27,6 +27,7 @@ const COLUMNS = [
   ["method", null],
   ["iteration", null],
   ["label accuracy, kept", "label_accuracy", true],
+  ["since first audit", "change"],
   ["held-out accuracy", "held_out", true],
   ["started", "created", true],
   ["duration", null],
@@ -100,10 +101,18 @@ function Row({ run, latest }) {
     <td>${method}</td>
     <td>${iteration ?? (run.state === "done" ? iterations : "–")}${total}</td>
     <td><${Latest} latest=${latest} figures=${LABEL_ACCURACY} /></td>
+    <td><${LabelChange} change=${run.label_change} /></td>
     <td><${Latest} latest=${latest} figures=${BENCHMARK_ACCURACY} /></td>
     <td><time datetime=${created_at} title=${dateTime(created_at)}>${timeAgo(created_at)}</time></td>
     <td>${duration(secondsOf(run))}</td>
   </tr>`;
+}
+
+/** How far label accuracy has moved since it was first measured. @param {{ change: RunSummary["label_change"] }} props */
+export function LabelChange({ change }) {
+  if (!change) return html`<span class="none">–</span>`;
+  const { drifts, oracle, first_iteration, last_iteration } = change;
+  return html`<span class="share"><b>${points(change.change)} points</b> <small>iteration ${first_iteration} to ${last_iteration}, by ${humanise(oracle)}</small>${drifts && html` <span class="status is-critical">drifts</span>`}</span>`;
 }
 
 /** From the run's start to now or, if no process works on it, until it got into its state. @param {RunSummary} run */

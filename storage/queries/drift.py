@@ -1,0 +1,79 @@
+"""How far the label accuracy of runs has moved since they were first audited, which shows the runs that drift now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Subquery, func, select
+from sqlalchemy.orm import Session
+
+from storage.models import Series
+
+_OF_ORACLE = (Series.run, Series.oracle)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """The last measured label accuracy of the kept questions, less the first one by the same oracle.
+
+    `drifts`: the whole 95% interval of the last is below that of the first. Of several oracles, it is the one whose
+    change is the worst.
+    """
+
+    oracle: str
+    first_iteration: int
+    last_iteration: int
+    first: float
+    last: float
+    change: float  # in 0..1, as the accuracies
+    drifts: bool
+
+
+def label_changes(session: Session, runs: Sequence[str] | None = None) -> dict[str, LabelChange]:
+    """Run -> its change, the worst first. All runs, or those named; runs with fewer than two audited iterations are
+    left out."""
+    table = changes()
+    statement = select(table).order_by(table.c.change, table.c.run)
+    if runs is not None:
+        statement = statement.where(table.c.run.in_(runs))
+    rows: Iterable[Any] = session.execute(statement)
+    return {
+        row.run: LabelChange(
+            *(row.oracle, row.first_iteration, row.last_iteration, row.first, row.last, row.change, bool(row.drifts))
+        )
+        for row in rows
+    }
+
+
+def changes() -> Subquery:
+    """One row for each run that has been audited after two iterations, with the columns of `LabelChange`."""
+    measured = (
+        select(
+            *(Series.run, Series.oracle, Series.iteration, Series.value, Series.lo, Series.hi),
+            func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration).label("from_first"),
+            func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration.desc()).label("from_last"),
+        )
+        .where(Series.name == "label_accuracy", Series.over == "kept", Series.estimated.is_(False))
+        .cte("measured")
+    )
+    first, last = measured.alias("first"), measured.alias("last")
+    change = (last.c.value - first.c.value).label("change")
+    pairs = (
+        select(
+            first.c.run,
+            first.c.oracle,
+            first.c.iteration.label("first_iteration"),
+            last.c.iteration.label("last_iteration"),
+            first.c.value.label("first"),
+            last.c.value.label("last"),
+            change,
+            func.coalesce(last.c.hi < first.c.lo, False).label("drifts"),
+            func.row_number().over(partition_by=first.c.run, order_by=(change, first.c.oracle)).label("rank"),
+        )
+        .join(last, (first.c.run == last.c.run) & (first.c.oracle == last.c.oracle))
+        .where(first.c.from_first == 1, last.c.from_last == 1, first.c.iteration < last.c.iteration)
+        .subquery()
+    )
+    return select(pairs).where(pairs.c.rank == 1).subquery("label_changes")
