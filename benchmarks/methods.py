@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import collapse
 from benchmarks.tiny_training import BASE, FIGURES, Arm, Outcome, outcomes
 from core.statistics.estimates import Estimate, mean, paired_difference, share
+from core.statistics.seeds import compare_seeds
 
 SEEDS = (1, 2, 3)
 
@@ -77,10 +78,17 @@ def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str,
 
 
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
-    """The paired difference over the questions, and the differences by seed."""
+    """The difference over seeds, its interval over the choice of questions, and the differences by seed."""
     high, low = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
-    per_seed = [sum(a) / len(a) - sum(b) / len(b) for a, b in zip(high, low, strict=True)]
-    return _estimate(paired_difference(_over_seeds(low), _over_seeds(high)), per_seed)
+    over_questions = paired_difference(_over_seeds(low), _over_seeds(high))
+    means = [[sum(values) / len(values) for values in of_seeds] for of_seeds in (low, high)]
+    return {**_over_pairs(*means), "questions_ci95": over_questions and [over_questions.lo, over_questions.hi]}
+
+
+def _over_pairs(low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
+    """How much higher the second figures are, with the interval of the paired t test over seeds."""
+    test = compare_seeds([*zip(SEEDS, low, strict=True)], [*zip(SEEDS, high, strict=True)])
+    return _estimate(test and test.estimate, [b - a for a, b in zip(low, high, strict=True)])
 
 
 def _count_labels(outcome: Outcome) -> tuple[int, int, int]:
@@ -109,15 +117,12 @@ def _labels(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _label_claim(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
-    """The difference between the label accuracies of SCRL and TTRL.
-
-    Each labels with its own policy, so the differences are not paired by question, and the interval is over the seeds.
-    """
+    """The difference between the label accuracies of SCRL and TTRL over seeds. Each labels with its own policy, so they
+    are not paired by question."""
     scrl, ttrl = (
         [right / labelled for right, labelled, _ in map(_count_labels, by_arm[name])] for name in ("scrl", "ttrl")
     )
-    differences = [a - b for a, b in zip(scrl, ttrl, strict=True)]
-    return _estimate(mean(differences), differences)
+    return {**_over_pairs(ttrl, scrl), "questions_ci95": None}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Computes a run's series, the figures of its iterations, from the store. `docs/alerts.md` says what each of them is.
 
-Intervals are 95% and come from `core.statistics.estimates`. Shares of counts have Wilson's interval, at the effective n
-if a sample is weighted to the whole. Means have the normal interval over questions or items, because the votes of one
-question are not independent. Two kinds of figures have no interval: the largest cluster's share, which is a maximum,
+Intervals are 95% and come from `core.statistics.estimates`: those of shares are over audits, questions or items, at the
+effective n if a sample is weighted to the whole, and those of other means are Student's over questions, because the
+votes of one question are not independent. Two kinds of figures have no interval: the largest cluster's share, which is a maximum,
 and means over training steps, which are not independent.
 """
 
