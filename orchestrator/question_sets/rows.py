@@ -9,13 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from core.errors import CoevoError
 from core.unicode import from_json
+from orchestrator.question_sets.parquet import parquet_rows
 
 MOST_ROWS = 2_000_000  # all are in memory while a run uses them
-_ROWS_AT_ONCE = 256
 _SHOWN = 500  # characters of what a message shows of a file
 SUFFIXES = (".jsonl", ".parquet", ".csv")
 
@@ -35,7 +34,7 @@ def read_rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[
 def _rows(path: Path, what: str, error: type[CoevoError]) -> Iterator[tuple[str, Any]]:
     try:
         if path.suffix in (".parquet", ".csv"):
-            for number, row in enumerate(_parquet(path) if path.suffix == ".parquet" else _csv(path), 1):
+            for number, row in enumerate(parquet_rows(path) if path.suffix == ".parquet" else _csv(path), 1):
                 yield f"{what} {path}, row {number}", row
             return
         with path.open(encoding="utf-8") as lines:
@@ -59,13 +58,6 @@ def shortened(text: object) -> str:
     """A text for a message: a file may have names and values of any length."""
     whole = str(text)
     return whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}…"
-
-
-def _parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows, a few at a time: Parquet can say in a small file that a long text is in a billion rows."""
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_ROWS_AT_ONCE):
-            yield from batch.to_pylist()
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
