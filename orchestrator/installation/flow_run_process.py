@@ -18,9 +18,10 @@ _PROGRAM = "prefect.engine"  # which `prefect.runner` starts
 def use_for_flow_runs() -> None:
     """Have Prefect's runner in this process start flow runs with this module."""
     from prefect.runner import runner
+    from prefect.runner._starter_engine import EngineCommandStarter
 
     command = shlex.join([sys.executable, "-m", __name__])
-    vars(runner)["EngineCommandStarter"] = partial(runner.EngineCommandStarter, command=command)
+    vars(runner)[EngineCommandStarter.__name__] = partial(EngineCommandStarter, command=command)
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from core.errors import CoevoError
 from core.unicode import from_json
+from orchestrator.question_sets.parquet import parquet_batches
 
 MOST_ROWS = 2_000_000  # all are in memory while a run uses them
 _ROWS_AT_ONCE = 256
@@ -121,9 +121,7 @@ def _json(path: Path, compression: str | None) -> Iterator[tuple[int, Any]]:
 
 
 def _parquet(path: Path, _compression: str | None) -> Iterator[tuple[int, Any]]:
-    """The rows, a few at a time: Parquet can say in a small file that a long text is in a billion rows."""
-    with pq.ParquetFile(path) as file:
-        yield from _numbered(file.iter_batches(_ROWS_AT_ONCE))
+    yield from _numbered(parquet_batches(path))
 
 
 def _arrow(path: Path, _compression: str | None) -> Iterator[tuple[int, Any]]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
 from orchestrator.disk.archived import destination
 from orchestrator.disk.restore import restore
 from orchestrator.installation.home import Home
+from storage.archive import MANIFEST, Manifest, open_archive
 from storage.errors import ArchiveError, StoreError
 from storage.session import Store
 from tests.orchestrator.archives import LABELS, WEIGHTS, Members, changed, new_home, refused, rows
@@ -187,3 +189,18 @@ def test_a_member_that_unpacks_to_more_than_it_states(new: tuple[Home, Store], a
 def test_only_a_run_has_checkpoints(section: str, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="expected a file of a checkpoint"):
         destination(Home(tmp_path), section, f"{section}/checkpoints/solver/1/model.safetensors")
+
+
+def test_a_manifest_that_names_what_is_not_there_is_not_read(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes some twenty times as much memory as bytes, and compresses well."""
+    monkeypatch.setattr(Manifest, "model_validate_json", lambda _text: pytest.fail("the manifest was read"))
+    with ZipFile(tmp_path / "large.zip", "w", ZIP_DEFLATED) as target:
+        with ZipFile(archive) as source:
+            manifest = json.loads(source.read(MANIFEST))
+        for index in range(40_000):
+            manifest["members"][f"runs/{RUN}/texts/{index}"] = {"bytes": 1, "sha256": "0" * 64}
+        target.writestr(MANIFEST, json.dumps(manifest))
+    with pytest.raises(ArchiveError), open_archive(tmp_path / "large.zip"):
+        pass
