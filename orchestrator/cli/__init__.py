@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -99,6 +101,21 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"coevo {version('coevo')}")
         raise typer.Exit
+
+
+def _open_closed_streams() -> None:
+    """Give standard input, output and errors that the caller has closed (`>&-`) to /dev/null: what is opened next, such
+    as the database, would take their numbers, and what is printed would be written to it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+_open_closed_streams()
 
 
 @app.callback()

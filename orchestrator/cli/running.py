@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -153,6 +154,7 @@ def _told_how_to_go_on(name: str) -> Iterator[None]:
             f"what has ended, and then `coevo resume {name}` continues the run"
         ) from error
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends now; more of them would only break that off
         print(f"run {name}: cancelled; `coevo resume {name}` continues it", file=sys.stderr)
         raise
 

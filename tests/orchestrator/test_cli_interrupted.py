@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,12 +17,20 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from orchestrator.cli import running
 from orchestrator.installation import cluster
-from orchestrator.installation.home import Services
+from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import free_port
 from orchestrator.starting import RunError
 from storage import queries
-from storage.session import Store
+from storage.session import Store, open_store
 from tests.synthetic_run import create
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """The handler of SIGINT, which ends tests too."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_who_ends_a_run_in_a_terminal_is_told_that_it_is_cancelled_and_how_it_goes_on(
@@ -40,6 +53,35 @@ def test_only_a_run_with_a_stage_was_interrupted(
             )
     running._print_state(sqlite, "night")
     assert ("interrupted" in capsys.readouterr().out) is stage_begun
+
+
+MANY = """
+import os, signal, time; from orchestrator.cli import running
+def interrupt(): os.kill(os.getpid(), signal.SIGINT)
+try:
+    with running._told_how_to_go_on("night"): interrupt(); time.sleep(60)
+except KeyboardInterrupt:
+    for _ in range(10): interrupt()
+    print("ended in order")
+"""
+
+
+def test_who_interrupts_a_run_many_times_sees_it_end_in_order() -> None:
+    ended = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=True)
+    assert ended.stdout == "ended in order\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_error(closed: str, tmp_path: Path) -> None:
+    """Nor is it written to what is opened next."""
+    Home(tmp_path / "home").path.mkdir(mode=0o700)
+    environment = {**os.environ, "COEVO_HOME": str(tmp_path / "home")}
+    open_store(Home(tmp_path / "home").database, create=True).close()
+    before = (tmp_path / "home" / "coevo.db").read_bytes()
+    command = f'"{sys.executable}" -m orchestrator.cli status {closed}'
+    ended = subprocess.run(command, shell=True, env=environment, capture_output=True, check=False)
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False)
+    assert (tmp_path / "home" / "coevo.db").read_bytes() == before
 
 
 def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(

@@ -15,7 +15,8 @@ from orchestrator.question_sets.parquet import parquet_batches
 TEXT = "x" * (1 << 22)
 READ = "import resource, sys; from pathlib import Path; from orchestrator.question_sets.parquet import parquet_batches"
 READ += "\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss"
-READ += "\ntry: next(parquet_batches(Path(sys.argv[1]))).to_pylist()\nexcept Exception as error: print(type(error).__name__)"
+READ += "\ntry: next(parquet_batches(Path(sys.argv[1]))).to_pylist()"
+READ += "\nexcept Exception as error: print(type(error).__name__)"
 READ += "\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
 
 
