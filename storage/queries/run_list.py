@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Text, and_, cast, or_, select
 from sqlalchemy.orm import Session
 
 from core.statistics.changes import HELD_OUT
+from storage.letter_case import capitals
 from storage.models import Runs, Series
 from storage.queries.tables import columns
 from storage.rows import Over, Run
@@ -82,7 +83,7 @@ def _latest(name: str, over: Over) -> ColumnElement[Any]:
 
 def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
     if filters.name:
-        yield Runs.name.icontains(filters.name, autoescape=True)
+        yield capitals(Runs.name).contains(filters.name.upper(), autoescape=True)
     if filters.preset:
         yield Runs.preset == filters.preset
     if filters.method:
@@ -92,4 +93,4 @@ def _conditions(filters: RunFilter) -> Iterator[ColumnElement[bool]]:
     for tag in filters.tags:  # neither a tag nor JSON's form of it contains quotes
         yield cast(Runs.tags, Text).contains(f'"{tag}"', autoescape=True)
     if filters.note:
-        yield Runs.note.icontains(filters.note, autoescape=True)
+        yield capitals(Runs.note).contains(filters.note.upper(), autoescape=True)

@@ -92,3 +92,10 @@ def test_runs_of_the_same_time_are_on_one_page_each_in_order_of_their_names(stor
         last = queries.runs.get_run(session, created[2]).created_at
         session.execute(update(table_of(Runs)).where(Runs.name == created[1]).values(created_at=last))
     assert names(store, limit=1) == [*sorted(created[1:]), created[0]]
+
+
+@pytest.mark.parametrize("part", ["évaluer", "ÉVALUER", "Évaluer"])
+def test_a_note_is_found_whatever_its_letters_case(part: str, three: Store) -> None:
+    with three.write() as session:
+        queries.run_notes.annotate(session, "aXb", note="À réévaluer")
+    assert names(three, RunFilter(note=part)) == ["aXb"]
