@@ -59,7 +59,7 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str  # the application's name
+    model: _Text  # the application's name
     policy_version: _Text | None = None  # ours: a checkpoint; a replica that holds another refuses with 409
     messages: list[Message] = Field(min_length=1, max_length=64)
     n: Answers = 1
