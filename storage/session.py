@@ -7,12 +7,12 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -21,6 +21,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
 from core.unicode import from_json, to_json
+from storage import letter_case
 from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current, upgrade_to
 from storage.trouble import reason_of
@@ -47,6 +48,7 @@ _POOL: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_use_
 _READ_CACHE_KB, _WRITE_CACHE_KB = 512, 2_000
 _FRESH_SECONDS = 1.0  # for this long after its last use, a connection is assumed to be alive
 _WRITE = "coevo_write"
+_ALIVE_SECONDS = 2.0  # in which a database must answer that is asked whether it does
 
 
 class Store:
@@ -58,6 +60,7 @@ class Store:
 
     def __init__(self, engine: Engine, address: str) -> None:
         self.address = address  # without the password
+        self._file = _file_of(engine.url.database or "") if engine.dialect.name == "sqlite" else None
         self._writer = engine.execution_options(**{_WRITE: True})
         self._reader = _on_postgresql(engine, isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._autocommit = _on_postgresql(engine, isolation_level="AUTOCOMMIT")
@@ -118,8 +121,32 @@ class Store:
             finally:
                 copied.close()
 
+    def refuse_lost(self) -> None:
+        """Raise `StoreError` unless the database answers within seconds. On SQLite also if its file is gone, is no
+        database any more, or was replaced: the connections of this store still have the earlier one open."""
+        path = self._writer.url.database or ""
+        try:
+            if self._writer.dialect.name == "sqlite":
+                address = f"{Path(path).absolute().as_uri()}?mode=rw"
+                with closing(sqlite3.connect(address, uri=True, timeout=_ALIVE_SECONDS)) as connection:
+                    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            else:
+                with self.read_once() as session:
+                    session.execute(select(1))
+            replaced = self._file is not None and _file_of(path) != self._file
+        except (sqlite3.Error, OSError, *DATABASE_ERRORS) as error:
+            raise StoreError(f"database {self.address}: {error}") from error
+        if replaced:
+            raise StoreError(f"database {self.address}: its file was replaced; start this process again")
+
     def close(self) -> None:
         self._writer.dispose()
+
+
+def _file_of(path: str) -> tuple[int, int]:
+    """What tells a file from another one that takes its name."""
+    status = Path(path).stat()
+    return status.st_dev, status.st_ino
 
 
 def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECONDS) -> Store:
@@ -207,6 +234,7 @@ def _engine(target: URL, foreign_keys: bool = True, reads_wait_s: float = _BUSY_
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: object) -> None:
+        letter_case.add_to(connection)
         connection.isolation_level = None  # the driver begins no transactions: `_begin` does
         journal = "WAL" if sqlite3.sqlite_version_info >= _WAL_SAFE_SINCE else "DELETE"
         connection.execute(f"PRAGMA journal_mode = {journal}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, params
+from fastapi import Depends, FastAPI, HTTPException, params
 
 from services.api import description, metrics, problems
 from services.api.access.body_limit import BodyLimit
+from services.api.access.head import AnswersHead
 from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
@@ -42,6 +43,7 @@ from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
 from services.dashboard import pages as dashboard
 from services.prefect_server import PrefectServer
+from storage.errors import StoreError
 from storage.rows import Scope
 from storage.session import Store
 
@@ -86,6 +88,7 @@ def create_app(
         redoc_url=None,
         openapi_url="/api/openapi.json",
         lifespan=limited_threads,
+        redirect_slashes=False,  # the address of such a redirect would begin with whatever `Host` the client sent
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
     app.state.prefect, app.state.presets, app.state.texts = Prefect(prefect), presets, texts
@@ -129,6 +132,7 @@ def create_app(
             administration.router, prefix=PREFIX, dependencies=dependencies("admin"), responses=responses
         )
     app.add_middleware(BodyLimit)
+    app.add_middleware(AnswersHead)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
     app.add_middleware(DefaultHeaders, headers=SAFE)
@@ -138,12 +142,16 @@ def create_app(
     dashboard.install(app)
     description.install(app)
 
-    @app.get("/healthz", tags=["health"], dependencies=[known_parameters], responses=documented(422))
+    @app.get("/healthz", tags=["health"], dependencies=[known_parameters], responses=documented(422, 503))
     @in_own_threads("health", 1)
     def healthz() -> Health:
-        """Whether the API and its database answer. It has a thread of its own, and waits for no other route."""
-        with store.read() as session:
-            session.connection()
+        """Whether the API and its database answer, within a few seconds. It has a thread of its own, and waits for no
+        other route."""
+        try:
+            store.refuse_lost()
+        except StoreError as error:
+            problems.log.error("%s", error)
+            raise HTTPException(503, "the database did not answer; the reason is in the API's log") from error
         return Health()
 
     return app

@@ -72,7 +72,7 @@ def operations_of(description: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _give_errors_their_media_type(operation: dict[str, Any]) -> None:
     """FastAPI describes errors with the media type of the route's other answers."""
     for status, response in operation["responses"].items():
-        if not status.startswith("2"):
+        if status.startswith(("4", "5")):
             [answer] = response["content"].values()
             response["content"] = {MEDIA_TYPE: answer}
 

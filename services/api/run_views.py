@@ -64,7 +64,7 @@ def _listed_only_in_prefect(session: Session, known: KnownFlowRuns, filters: Run
     return {
         name: known.by_run[name].created
         for name in only_in_prefect(session, known)
-        if (filters.name or "").lower() in name.lower()
+        if (filters.name or "").upper() in name.upper()
         and filters.preset in (None, "", known.by_run[name].preset)
         and (filters.names is None or name in filters.names)
     }

@@ -6,42 +6,97 @@ vLLM has `POST /v1/chat/completions` and `GET /v1/models`, too. Our servers also
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from core.settings.bounds import Answers, Positive, Seed, Temperature, Tokens
 from core.settings.training import Sampling
 from core.types import FinishReason
+from core.unicode import well_formed
 from services.inference.engines.base import Completion, Prompt
 
 CHATS_AT_ONCE = 64  # the most chats in one request
 
 
+# Options of OpenAI's API and of vLLM's with the values that change no answer. They may be sent, and no others.
+_WITHOUT_EFFECT: dict[str, Any] = {
+    **dict.fromkeys(("stream", "echo", "ignore_eos", "store"), False),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p", "min_tokens", "top_logprobs"), 0),
+    **{"repetition_penalty": 1, "logit_bias": {}, "tools": [], "response_format": {"type": "text"}},
+}
+_ABOUT_THE_CALLER = frozenset({"user", "metadata", "return_tokens_as_token_ids"})  # token ids are sent in any case
+
+
+def _refuse_half_characters(text: str) -> str:
+    """Pydantic refuses a lone surrogate in a text, but not in a text that may also be something else."""
+    if text != well_formed(text):
+        raise PydanticKnownError("string_unicode")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_refuse_half_characters)]
+
+
 class Message(BaseModel):
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant"]  # developer: OpenAI's newer name of system
     content: str = Field(max_length=200_000)
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, content: Any) -> Any:
+        """The text of a content in parts, if all are texts."""
+        if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+            texts = [part.get("text") for part in content]
+            return "".join(texts) if all(isinstance(text, str) for text in texts) else content
+        return content
 
 
 class ChatRequest(BaseModel):
-    model: str  # the application's name
-    policy_version: str | None = None  # ours: a checkpoint; a replica that holds another refuses with 409
+    """One chat. An option that is null counts as left out, as in OpenAI's API. One that would change the answers and is
+    not among these fields is refused, also `stream`, because every reply names its `policy_version`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: _Text  # the application's name
+    policy_version: _Text | None = None  # ours: a checkpoint; a replica that holds another refuses with 409
     messages: list[Message] = Field(min_length=1, max_length=64)
     n: Answers = 1
     temperature: Temperature = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: Positive | None = None  # not in OpenAI's API, but in vLLM's
     max_tokens: Tokens = 1024
+    max_completion_tokens: Tokens | None = None  # OpenAI's newer name of max_tokens, which it replaces
     seed: Seed = 0
-    stop: str | list[str] = Field(default_factory=list)
+    stop: _Text | list[_Text] = Field(default_factory=list)
     logprobs: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_options_that_change_nothing(cls, options: Any) -> Any:
+        if not isinstance(options, dict):
+            return options
+        return {
+            name: value
+            for name, value in options.items()
+            if value is not None
+            and name not in _ABOUT_THE_CALLER
+            and not (name in _WITHOUT_EFFECT and value == _WITHOUT_EFFECT[name])
+        }
 
     def prompt(self) -> Prompt:
         """This request as a `Prompt` for an engine."""
         sampling = Sampling(
-            temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, max_tokens=self.max_tokens
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
         )
-        messages = tuple({"role": message.role, "content": message.content} for message in self.messages)
+        roles = {"developer": "system"}
+        messages = tuple(
+            {"role": roles.get(message.role, message.role), "content": message.content} for message in self.messages
+        )
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         return Prompt(messages, self.seed, self.n, sampling, stop)
 

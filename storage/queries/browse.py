@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.types import OracleLabel, OracleVerdict, PseudoLabel, Question, Verdict
 from storage.errors import NotThere
+from storage.letter_case import capitals
 from storage.models import OracleLabels, PseudoLabels, QuestionClusters, Questions, Rollouts
 from storage.queries.questions import label_of
 from storage.queries.tables import columns, table_of
@@ -192,7 +193,9 @@ def _conditions(names: frozenset[str]) -> Iterator[ColumnElement[bool]]:
         "verdicts": label.verdict.in_(bindparam("verdicts", expanding=True)),
         "p_hat_min": label.p_hat >= bindparam("p_hat_min"),
         "p_hat_max": label.p_hat <= bindparam("p_hat_max"),
-        "text": _QUESTIONS.c.text.icontains(bindparam("text", type_=_QUESTIONS.c.text.type), escape="/"),
+        "text": capitals(_QUESTIONS.c.text).contains(
+            capitals(bindparam("text", type_=_QUESTIONS.c.text.type)), escape="/"
+        ),
         "cluster": _QUESTIONS.c.id.in_(
             select(_CLUSTERS.c.question_id).where(
                 *(_CLUSTERS.c[name] == bindparam(name) for name in ("run", "iteration", "cluster"))

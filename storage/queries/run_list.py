@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Subquery, Text, and_, cast, exists, or_, s
 from sqlalchemy.orm import Session
 
 from core.statistics.changes import HELD_OUT
+from storage.letter_case import capitals
 from storage.models import Alerts, Runs, Series
 from storage.queries.drift import changes
 from storage.queries.tables import columns
@@ -101,7 +102,7 @@ def _latest(name: str, over: Over) -> ColumnElement[Any]:
 
 def _conditions(filters: RunFilter, moved: Subquery) -> Iterator[ColumnElement[bool]]:
     if filters.name:
-        yield Runs.name.icontains(filters.name, autoescape=True)
+        yield capitals(Runs.name).contains(filters.name.upper(), autoescape=True)
     if filters.preset:
         yield Runs.preset == filters.preset
     if filters.method:
@@ -115,4 +116,4 @@ def _conditions(filters: RunFilter, moved: Subquery) -> Iterator[ColumnElement[b
     if filters.open_alerts:
         yield exists().where(Alerts.run == Runs.name, Alerts.acknowledged_at.is_(None))
     if filters.note:
-        yield Runs.note.icontains(filters.note, autoescape=True)
+        yield capitals(Runs.note).contains(filters.note.upper(), autoescape=True)

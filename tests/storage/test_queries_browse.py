@@ -144,3 +144,32 @@ def matches(entry: QuestionEntry, filter_: QuestionFilter) -> bool:
 
 def contains(part: str, text: str) -> bool:
     return part.lower() in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "is_in_it"),
+    [
+        ("Évaluer x", "évaluer", True),
+        ("évaluer x", "ÉVALUER", True),
+        ("Ωmega", "ωmega", True),
+        ("Москва", "москва", True),
+        ("ΟΔΟΣ", "οδος", True),
+        ("die Größe", "GRÖSSE", True),
+        ("Σx", "σX", True),
+        ("Évaluer", "evaluer", False),
+        ("50 %", "50%", False),
+        ("ÉÉ", "_", False),
+        ("Что", "чт", True),
+        ("三角形", "角", True),
+    ],
+)
+def test_the_case_of_letters_does_not_matter_in_any_alphabet(
+    text: str, part: str, is_in_it: bool, store: Store
+) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        queries.questions.add_questions(session, [question(run, 0, text=text)])
+    with store.read() as session:
+        listed = list_questions(session, run, 1, QuestionFilter(text=part))
+        count = queries.browse.count_rows(session, run, 1, QuestionFilter(text=part))[0]
+    assert (len(listed), count) == (int(is_in_it), int(is_in_it))

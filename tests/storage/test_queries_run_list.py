@@ -129,3 +129,10 @@ def test_the_runs_that_drift_are_found_by_their_worst_oracle(audited: Store) -> 
     assert names(audited, sort="change", limit=1) == ["a_b", "c", "aXb"]
     assert names(audited, sort="-change", limit=2) == ["aXb", "c", "a_b"]
     assert names(audited, RunFilter(open_alerts=True)) == []
+
+
+@pytest.mark.parametrize("part", ["évaluer", "ÉVALUER", "Évaluer"])
+def test_a_note_is_found_whatever_its_letters_case(part: str, three: Store) -> None:
+    with three.write() as session:
+        queries.run_notes.annotate(session, "aXb", note="À réévaluer")
+    assert names(three, RunFilter(note=part)) == ["aXb"]

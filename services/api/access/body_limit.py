@@ -1,5 +1,5 @@
-"""Refuses large bodies of requests before they are in memory. This needs a middleware, because FastAPI reads the body
-before it asks for a key."""
+"""Refuses bodies of requests that are not in UTF-8, and large ones before they are in memory. This needs a middleware,
+because FastAPI reads the body before it asks for a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ LARGEST = 1 << 16  # bytes; several times the largest body that a route needs
 
 
 class BodyLimit:
-    """Middleware that stops reading a body after 64 KiB, and answers 413."""
+    """Middleware that stops reading a body after 64 KiB, and answers 413.
+
+    A body with a NUL byte gets 400: it is no JSON in UTF-8. Python would read it as UTF-16 or UTF-32, and a filter in
+    front of the API as something else.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -21,7 +25,10 @@ class BodyLimit:
         async def limited_receive() -> Message:
             nonlocal read
             message = await receive()
-            read += len(message.get("body", b""))
+            body = message.get("body", b"")
+            read += len(body)
+            if b"\0" in body:
+                raise HTTPException(400, "the request's body: expected JSON in UTF-8, got a NUL byte")
             if read > LARGEST:
                 raise HTTPException(413, f"the request's body: expected at most {LARGEST:,} bytes, got more")
             return message

@@ -8,15 +8,17 @@ once, however many clients request it at once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import Annotated, Any, Self
 from weakref import WeakValueDictionary
 
 from anyio import Lock
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, Response
 from pydantic import Field, field_validator, model_validator
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
 
 from services.api.dependencies import RunName, StoreDependency, in_own_threads
 from services.api.problems import documented
@@ -77,7 +79,12 @@ class ExportQuery(SelectionQuery):
 
 def _file_responses(*kinds: Format) -> dict[int | str, dict[str, Any]]:
     media_types: dict[str, Any] = {_MEDIA_TYPES[kind].split(";")[0]: {} for kind in kinds or _MEDIA_TYPES}
-    return {200: {"description": "The file", "content": media_types}, **documented(404, 409)}
+    not_modified = {"description": "The file has the `ETag` that `If-None-Match` names"}
+    return {
+        200: {"description": "The file", "content": media_types},
+        304: not_modified,
+        **documented(400, 404, 409, 416),
+    }
 
 
 _ABOUT_EXPORT = f"""Questions of a run with their labels, or the votes on them. The filters are those of the list of
@@ -97,8 +104,8 @@ A row of `what=votes`:
 
 
 @router.get(_RUN, response_class=FileResponse, responses=_file_responses(), description=_ABOUT_EXPORT)
-async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> FileResponse:
-    return _response(await _of_run(request, run, query), query.format)
+async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Response:
+    return _response(request, await _of_run(request, run, query), query.format)
 
 
 @router.get(f"{_RUN}/manifest", responses=documented(404, 409))
@@ -124,14 +131,14 @@ def count_rows(store: StoreDependency, run: RunName, query: Annotated[SelectionQ
 
 
 @router.get(_RECORDS, response_class=FileResponse, responses=_file_responses("jsonl", "csv", "parquet"))
-async def get_record_export(request: Request, evaluation: Key, kind: PlainFormat) -> FileResponse:
+async def get_record_export(request: Request, evaluation: Key, kind: PlainFormat) -> Response:
     """The records of an evaluation, one for each question: the true answer, and every answer with its verdict, tokens
     and, where they are kept, the whole reply.
 
     The same rows give the same bytes. An interrupted download can be continued with `Range`. The `ETag` is the file's
     sha256.
     """
-    return _response(await _records(request, evaluation, kind), kind)
+    return _response(request, await _records(request, evaluation, kind), kind)
 
 
 @router.get(f"{_RECORDS}/manifest", responses=documented(404, 409))
@@ -140,9 +147,37 @@ async def get_record_manifest(request: Request, evaluation: Key, kind: PlainForm
     return RecordManifest.model_validate((await _records(request, evaluation, kind)).manifest)
 
 
-def _response(file: Export, kind: Format) -> FileResponse:
+def _response(request: Request, file: Export, kind: Format) -> Response:
     headers = {"ETag": f'"{file.manifest["sha256"]}"'}
-    return FileResponse(file.path, media_type=_MEDIA_TYPES[kind], filename=file.path.name, headers=headers)
+    if _has_it(request.headers.getlist("if-none-match"), headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return _File(file.path, media_type=_MEDIA_TYPES[kind], filename=file.path.name, headers=headers)
+
+
+def _has_it(if_none_match: Sequence[str], tag: str) -> bool:
+    """Whether a client has the file with this tag already, by its `If-None-Match` (RFC 9110, 13.1.2)."""
+    named = [name.strip().removeprefix("W/") for line in if_none_match for name in line.split(",")]
+    return "*" in named or tag in named
+
+
+class _File(FileResponse):
+    """A file. A `Range` that it does not have is refused like everything else, as `application/problem+json`."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused: Message | None = None
+
+        async def unless_refused(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                refused = message
+            if refused is None:
+                await send(message)
+
+        await super().__call__(scope, receive, unless_refused)
+        if refused is not None:
+            size = Headers(raw=refused["headers"]).get("content-range")
+            problem = f"Range: expected ranges of bytes within the file, got {Headers(scope=scope)['range'][:100]!r}"
+            raise HTTPException(refused["status"], problem, {"Content-Range": size} if size else None)
 
 
 def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Export]:

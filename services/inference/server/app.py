@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve import Application
@@ -25,6 +26,7 @@ from ray.serve import Application
 from core.imports import collection_paused
 from core.logs import take_secrets_out
 from core.settings.training import Sampling
+from core.unicode import to_json
 from services.inference.engines.base import (
     MAX_ROWS,
     WAITING_ROWS,
@@ -55,6 +57,13 @@ _log = logging.getLogger("ray.serve")  # writes to the replica's own file in Ray
 _BATCH_MULTIPLE = 2
 
 api = FastAPI(title="coevo inference")
+
+
+@api.exception_handler(RequestValidationError)
+async def _invalid(_request: Request, error: RequestValidationError) -> Response:
+    """FastAPI's own answer repeats what came, which UTF-8 cannot hold if it has a lone surrogate."""
+    detail = [{name: details[name] for name in ("type", "loc", "msg")} for details in error.errors()]
+    return Response(to_json({"detail": detail}), 422, media_type="application/json")
 
 
 class ServerArgs(BaseModel):
