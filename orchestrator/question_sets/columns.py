@@ -97,7 +97,7 @@ def _message(message: Any) -> tuple[str, str]:
     )
     if isinstance(content, list):
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        content = "".join(texts) if all(isinstance(text, str) for text in texts) else None
+        content = None if any(not isinstance(text, str) for text in texts) else "".join(map(str, texts))
     if not isinstance(role, str) or not isinstance(content, str):
         raise ValueError(f"expected messages with a role and a text, got {shown(message)}")  # noqa: TRY004 (as above)
     return _ROLES.get(role, role), content
