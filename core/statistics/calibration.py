@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +81,16 @@ def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int
     so the degrees of freedom are those of Satterthwaite (1946). With a single audited iteration it is unknown, and the
     interval is 0 to 1.
     """
+    return _estimate(tuple(audited), tuple(sorted(population.items())), seed)
+
+
+@lru_cache(maxsize=2_048)  # a page of audits asks again and again, with hundreds of fits for each iteration
+def _estimate(audited: tuple[Cell, ...], population: tuple[tuple[float, int], ...], seed: int) -> Estimate | None:
     table = _Table.of(audited)
-    weights = np.array([population[p_hat] for p_hat in sorted(population)], dtype=np.float64)
+    weights = np.array([count for _, count in population], dtype=np.float64)
     if not table.n.sum() or not weights.sum():
         return None
-    p_hats = np.array(sorted(population), dtype=np.float64)
+    p_hats = np.array([p_hat for p_hat, _ in population], dtype=np.float64)
     value = _predict(table.p_hats, table.n.sum(axis=0), table.right.sum(axis=0), p_hats, weights)
     generator = np.random.default_rng(seed)
     draws = [

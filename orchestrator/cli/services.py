@@ -17,7 +17,7 @@ from core.statistics.remaining import Remaining
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
 from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Limit, LogFormat, clear_errors, first_rows, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
@@ -114,9 +114,13 @@ def status(
     secrets: Annotated[
         bool, typer.Option("--secrets", help="Show the API key, Prefect's password and Ray's token too.")
     ] = False,
+    limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the services with their addresses, the runs with their states, and the trainings in the worker pool."""
+    """Show the services with their addresses, the runs with their states, and the trainings in the worker pool.
+
+    The runs that a process works on or will take come first, then the newest. --limit is for the runs.
+    """
     from services.api import run_views
     from services.api.prefect import Prefect
 
@@ -136,12 +140,14 @@ def status(
         problem = known.problem if "prefect" in running else "Prefect is not running; `coevo up` starts it"
         with store.read() as session:
             states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
-            stored = [_run_row(session, row, states[row.name]) for row in queries.runs.list_runs(session)]
-        names = {row["run"] for row in stored}
+            runs = queries.runs.runs_named(session)
+            newest = sorted(runs.values(), key=lambda run: (states[run.name].active, run.created_at), reverse=True)
+            rows = (_run_row(session, queries.runs.get_run(session, run.name), states[run.name]) for run in newest)
+            stored, cut = first_rows(rows, 0 if as_json and limit is None else limit)
         unstored = [
             {"run": name, "preset": known.by_run[name].preset, **asdict(state)}
             for name, state in states.items()
-            if name not in names
+            if name not in runs
         ]
         if as_json:
             result = {
@@ -159,6 +165,8 @@ def status(
         if DASHBOARD in shown and not secrets:
             print("`coevo status --secrets` prints the dashboard's address with its key")
         wide().print(_run_table([*unstored, *stored], states))
+        if cut:
+            print(cut)
         if problem:
             print(f"Runs that only Prefect knows are missing: {printable(problem)}")
         if trainings:

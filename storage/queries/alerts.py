@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Update, exists, func, or_, select, tuple_, update
@@ -42,6 +43,52 @@ def list_alerts(
         statement = statement.where(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
     ordered = statement.order_by(Alerts.raised_at.desc(), Alerts.id.desc()).limit(limit)
     return [AlertRow(*row) for row in session.execute(ordered)]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertGroup:
+    """The open alerts of a run by one rule. `text` and `raised_at` are those of the newest."""
+
+    run: str
+    rule: str
+    severity: Severity  # the worst
+    alerts: int
+    first_iteration: int
+    last_iteration: int
+    text: str
+    raised_at: datetime
+
+
+def open_groups(session: Session, severity: Severity | None = None) -> list[AlertGroup]:
+    """The alerts that nobody has acknowledged, grouped by run and rule; first the critical ones, then the newest."""
+    of_group, by_age = (Alerts.run, Alerts.rule), (Alerts.raised_at.desc(), Alerts.id.desc())
+    is_open = [Alerts.acknowledged_at.is_(None), *([] if severity is None else [Alerts.severity == severity])]
+    numbered = (
+        select(
+            *(Alerts.run, Alerts.rule, Alerts.text, Alerts.raised_at),
+            func.min(Alerts.severity).over(partition_by=of_group).label("severity"),  # critical is before warning
+            func.count().over(partition_by=of_group).label("alerts"),
+            func.min(Alerts.iteration).over(partition_by=of_group).label("first_iteration"),
+            func.max(Alerts.iteration).over(partition_by=of_group).label("last_iteration"),
+            func.row_number().over(partition_by=of_group, order_by=by_age).label("age"),
+        )
+        .where(*is_open)
+        .subquery()
+    )
+    newest = select(*(numbered.c[name] for name in AlertGroup.__dataclass_fields__)).where(numbered.c.age == 1)
+    ordered = newest.order_by(numbered.c.severity, numbered.c.raised_at.desc(), numbered.c.run, numbered.c.rule)
+    return [AlertGroup(*row) for row in session.execute(ordered)]
+
+
+def acknowledge_group(session: Session, *, run: str, rule: str, until: datetime, by: str, note: str = "") -> int:
+    """Acknowledge the open alerts of a run by a rule that were raised until then; returns their number.
+
+    Later ones stay open, since nobody has seen them.
+    """
+    is_open = [Alerts.run == run, Alerts.rule == rule, Alerts.acknowledged_at.is_(None), Alerts.raised_at <= until]
+    values = {"acknowledged_at": database_time(session), "acknowledged_by": by, "note": note}
+    changed = update(table_of(Alerts)).where(*is_open).values(values).returning(table_of(Alerts).c.id)
+    return len(session.execute(changed).all())
 
 
 def get_alert(session: Session, alert: str) -> AlertRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,32 @@ def test_the_client_reads_series_and_acknowledges_alerts(filled: Store, tmp_path
         assert client.alert(alert(3).id).alert.acknowledged_by == "ann"
         with pytest.raises(ApiError, match="HTTP 409: alert 0000000000000003: ann acknowledged it"):
             client.acknowledge(alert(3).id, by="bob")
+
+
+def test_open_alerts_are_grouped_by_run_and_rule_and_acknowledged_together(api: TestClient, filled: Store) -> None:
+    with filled.write() as session:
+        other = replace(alert(4, "critical"), rule="collapse", iteration=3)
+        queries.alerts.add_alerts(session, [other, replace(alert(5), iteration=4)])
+    groups = get(api, "/alerts/groups")
+    shown = [tuple(group[name] for name in ("rule", "severity", "alerts", "text")) for group in groups]
+    assert shown == [("sudden", "critical", 4, "alert 5"), ("collapse", "critical", 1, "alert 4")]
+    assert (groups[0]["first_iteration"], groups[0]["last_iteration"]) == (1, 4)
+    assert [group["alerts"] for group in get(api, "/alerts/groups", severity="warning")] == [3]
+    with filled.write() as session:
+        queries.alerts.add_alerts(session, [alert(6)])  # after somebody has looked
+    body = {"run": RUN, "rule": "sudden", "until": groups[0]["raised_at"], "by": "ann"}
+    path = f"{PREFIX}/alerts/acknowledgement"
+    assert [api.post(path, json=body).json() for _ in range(2)] == [{"alerts": 4}, {"alerts": 0}]
+    left = {(group["rule"], group["alerts"], group["text"]) for group in get(api, "/alerts/groups")}
+    assert left == {("sudden", 1, "alert 6"), ("collapse", 1, "alert 4")}
+    assert api.post(path, json={**body, "run": "nosuch"}).status_code == 404
+    assert api.post(path, json={**body, "until": "yesterday"}).status_code == 422
+
+
+def test_acknowledging_together_needs_the_scope_run(filled: Store, tmp_path: Path) -> None:
+    api = TestClient(create_app(filled, tmp_path, ask_for_keys=True))
+    key = new_key(filled, "viewer", ("read",))
+    body = {"run": RUN, "rule": "sudden", "until": NOW.isoformat()}
+    headers = {"Authorization": f"Bearer {key}"}
+    assert api.post(f"{PREFIX}/alerts/acknowledgement", json=body, headers=headers).status_code == 403
+    assert api.get(f"{PREFIX}/alerts/groups", headers=headers).status_code == 200

@@ -283,3 +283,9 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         expect(banner).to_have_count(0)
         expect(page.locator(".title .badge.is-critical")).to_have_count(0)
         expect(page.locator(".title .badge.is-warning")).to_have_text("2 warnings")
+        page.goto(f"{address}/alerts?severity=warning")
+        group = page.locator("li.alert", has=page.get_by_role("link", name=name, exact=True))
+        expect(group).to_contain_text("2 alerts")
+        group.get_by_role("button", name="Acknowledge 2").click()
+        group.get_by_role("button", name="Acknowledge 2").click()  # the name is known
+        expect(group).to_have_count(0)

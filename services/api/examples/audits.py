@@ -74,6 +74,12 @@ EXAMPLES: dict[str, Any] = {
         ],
         **_AGREEMENTS,
     },
+    "AlertGroup": {
+        **{"run": "demo", "rule": "sudden", "severity": "critical", "alerts": 5},
+        **{"first_iteration": 3, "last_iteration": 5, "raised_at": "2026-11-02T10:24:31Z"},
+        "text": "label accuracy of the kept questions fell from 91% to 80%",
+    },
+    "Acknowledged": {"alerts": 5},
     "Labelling": {
         "annotator": "ann",
         "question": {

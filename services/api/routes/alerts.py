@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from services.api.access.origins import same_site
@@ -13,6 +13,7 @@ from services.api.dependencies import Limit, StoreDependency
 from services.api.problems import documented, invalid
 from storage import queries
 from storage.errors import AlreadyAcknowledged, NotThere
+from storage.queries.alerts import AlertGroup
 from storage.queries.runs import RUN_NAME
 from storage.rows import AlertRow, DeliveryRow, Severity
 
@@ -41,6 +42,16 @@ class Acknowledgement(BaseModel):
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["Restarted from iteration 3."])
 
 
+class GroupAcknowledgement(Acknowledgement):
+    run: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
+    rule: str = Field(pattern=r"^[a-z_]{1,50}$", examples=["sudden"])
+    until: AwareDatetime = Field(description="`raised_at` of the group. Alerts that were raised later stay open.")
+
+
+class Acknowledged(BaseModel):
+    alerts: int  # that were acknowledged
+
+
 @router.get("", responses=documented(400, 404))
 def list_alerts(
     store: StoreDependency,
@@ -62,6 +73,13 @@ def list_alerts(
     return AlertPage(items=items, next=items[-1].id if len(alerts) > limit else None)
 
 
+@router.get("/groups")
+def list_groups(store: StoreDependency, severity: Severity | None = None) -> list[AlertGroup]:
+    """The alerts that nobody has acknowledged, grouped by run and rule; first the critical ones, then the newest."""
+    with store.read() as session:
+        return queries.alerts.open_groups(session, severity)
+
+
 @router.get("/{alert}", responses=documented(404))
 def get_alert(store: StoreDependency, alert: AlertId) -> AlertDetail:
     """One alert with its deliveries, one for each target."""
@@ -76,14 +94,29 @@ def get_alert(store: StoreDependency, alert: AlertId) -> AlertDetail:
 )
 def acknowledge_alert(request: Request, alert: AlertId, body: Acknowledgement) -> AlertRow:
     """Acknowledge an alert. This can be done once."""
-    by: str | None = getattr(request.state, "key_name", body.by)
-    if by is None:
-        raise invalid("by", "expected a name, because the request has no person's key; got none")
+    by = _person(request, body)
     with request.app.state.store.write() as session:
         try:
             return queries.alerts.acknowledge(session, alert, by, body.note)
         except AlreadyAcknowledged as error:
             raise HTTPException(409, str(error)) from error
+
+
+@acknowledging.post("/acknowledgement", responses=documented(403, 404, 415), dependencies=[Depends(same_site)])
+def acknowledge_group(request: Request, body: GroupAcknowledgement) -> Acknowledged:
+    """Acknowledge the open alerts of a run by a rule that were raised until then, all together."""
+    by = _person(request, body)
+    with request.app.state.store.write() as session:
+        queries.runs.get_run(session, body.run)
+        key = {"run": body.run, "rule": body.rule, "until": body.until}
+        return Acknowledged(alerts=queries.alerts.acknowledge_group(session, **key, by=by, note=body.note))
+
+
+def _person(request: Request, body: Acknowledgement) -> str:
+    by: str | None = getattr(request.state, "key_name", body.by)
+    if by is None:
+        raise invalid("by", "expected a name, because the request has no person's key; got none")
+    return by
 
 
 def _last_alert(session: Session, after: str | None) -> AlertRow | None:

@@ -29,6 +29,7 @@ import { DifferingSettings } from "./settings.js";
  * }} Figure
  */
 
+const OFFERED = 30; // runs, the newest ones of those whose name has the text that is searched for
 const COLOURS = ["var(--k1)", "var(--k2)", "var(--k3)", "var(--k4)", "var(--k5)", "var(--k6)"];
 
 /** @param {string | null} oracle label accuracy is compared by this one only, because oracles grade differently */
@@ -121,9 +122,11 @@ function change(changes) {
 /** @param {{ query: URLSearchParams }} props */
 export function ComparePage({ query }) {
   const names = query.getAll("run").slice(0, COLOURS.length);
+  const leftOut = query.getAll("run").slice(COLOURS.length);
   const experiment = query.get("experiment");
   const { data: experiments } = useResponse("/experiments", {});
-  const { data: page, error: pageError } = useResponse("/runs", { limit: 100 });
+  const found = query.get("find");
+  const { data: page, error: pageError } = useResponse("/runs", { limit: OFFERED, name: found });
   const { data: details, error: detailsError } = useResponses(names.map((run) => ["/runs/{run}", { run }]));
   const { data: series, error: seriesError } = useResponses(names.map((run) => ["/runs/{run}/series", { run }]));
   const { data: settings, error: settingsError } = useResponse(names.length ? "/comparison/settings" : null, {
@@ -139,12 +142,19 @@ export function ComparePage({ query }) {
     const otherNames = names.filter((other) => other !== name);
     change({ run: names.includes(name) ? otherNames : [...names, name].slice(-COLOURS.length) });
   };
+  const offered = page?.items.filter(isStored).map(({ name }) => name) ?? [];
+  const chips = [...names, ...offered.filter((name) => !names.includes(name))];
   const comparison = html`<${Loading} data=${settings && runs} error=${settingsError ?? detailsError ?? seriesError}>${runs && settings && html`<${Comparison} runs=${runs} settings=${settings} query=${query} />`}</${Loading}>`;
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
+    ${leftOut.length > 0 && html`<p class="meta unlisted">The page draws ${COLOURS.length} runs. Left out: ${leftOut.join(", ")}. An experiment has no such limit, and neither has <code>coevo compare</code>.</p>`}
+    <form class="filters" role="search" aria-label="Runs to compare" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      <label>Find a run <input type="search" maxlength="200" defaultValue=${found ?? ""} onChange=${(/** @type {EventOn<HTMLInputElement>} */ event) => change({ find: event.target.value.trim() || null })} /></label>
+    </form>
     <${Loading} data=${page} error=${pageError}>
       <fieldset class="chips"><legend class="sr">Runs</legend>
-        ${page?.items.filter(isStored).map(({ name }) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
+        ${chips.map((name) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
       </fieldset>
+      ${page?.next && html`<p class="meta">These are the ${OFFERED} newest${found ? " that match" : ""}; a part of its name finds any other.</p>`}
     </${Loading}>
     ${
       experiments &&

@@ -53,7 +53,7 @@ export function Iterations({ run, url, config, iterations, seriesPoints }) {
   return html`<${Panel} title="Iterations" wide id="iterations" about=${about}>
     <div class="scroll tall" tabindex="0" role="region" aria-label="Iterations"><table class="stacked">
       <thead><tr>${head.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
-      <tbody>${rows}</tbody>
+      <tbody>${rows.reverse()}</tbody>
     </table></div>
   </${Panel}>`;
 }
