@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
+from services.inference.chats import encode_chat
 from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptTooLong
 from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
@@ -180,10 +181,7 @@ class TransformersEngine:
         self._make_rows(prompt)
 
     def _make_rows(self, prompt: Prompt) -> list[_Row]:
-        encoded: Any = self.tokenizer.apply_chat_template(
-            list(prompt.messages), add_generation_prompt=True, return_dict=True
-        )
-        ids: list[int] = encoded["input_ids"]
+        ids = encode_chat(self.tokenizer, prompt.messages)
         room = self.model.config.get_text_config().max_position_embeddings - len(ids)
         if room < 1:
             raise PromptTooLong(
