@@ -19,7 +19,7 @@ _ANGLED = (
 _SQUARE = (
     r"inst|sys|system_prompt|available_tools|tool_calls?|tool_results?|tool_content|args|call_id|think|model_settings|"
     r"img|img_break|img_end|audio|begin_audio|transcribe|multimodal|[gs]?mask|cls|sep|pad|unk|bos|eos|eot|"
-    r"prefix|suffix|middle|unused\d+|control_\d+"
+    r"prefix|suffix|middle|unused\d+|unused_token_\d+|control_\d+"
 )
 # The control tokens of known families of models, in small letters and with compatible characters unified (NFKC).
 FAMILIES = re.compile(
@@ -28,7 +28,7 @@ FAMILIES = re.compile(
             r"<\|[^|<>]{0,100}\|>",  # Qwen, Llama 3, Phi, GLM, Cohere, gpt-oss; with full-width signs, DeepSeek
             r"<\|[a-z][^\s|<>]{0,40}>|<[a-z][^\s|<>]{0,40}\|>",  # Gemma 4
             rf"</?(?:{_ANGLED})>",  # Gemma, Llama 2, Mistral, Qwen's thoughts, CodeLlama, InternLM
-            r"</?[a-z]{3,}(?:_[a-z0-9]+)+>",  # <start_of_turn>, <fim_prefix>, <tool_call>, <extra_id_0>, <BOS_TOKEN>
+            r"</?(?:im|[a-z]{3,})(?:_[a-z0-9]+)+>",  # <start_of_turn>, <fim_prefix>, <tool_call>, <extra_id_0>
             r"</?[a-z]{3,}:[a-z_]{2,}>",  # Seed, MiniMax
             r"<</?sys>>",  # Llama 2
             rf"\[/?(?:{_SQUARE})\]",  # Llama 2, Mistral, ChatGLM, Kimi, BERT
@@ -57,7 +57,7 @@ class ControlTokens:
         starts = {
             origin[i]
             for i, char in enumerate(folded)
-            if any(folded[i : i + length] in self._tokens for length in self._lengths.get(char, ()))
+            if char in self._lengths and any(folded[i : i + n] in self._tokens for n in self._lengths[char])
         }
         return sorted(starts)
 

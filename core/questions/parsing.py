@@ -46,10 +46,9 @@ def refuse_question(question: str, max_chars: int, control_tokens: Sequence[str]
         return "expected a question with a letter or a digit, got none"
     if len(question) > max_chars:
         return f"expected at most {max_chars} characters (dataset.max_question_chars), got {len(question)}"
-    if _CONTROL_CHARACTERS.search(question):
-        return "holds control characters"
-    if has_family_token(question) or ControlTokens(control_tokens).starts(question):
-        return "holds control tokens of a chat template"
+    has_token = has_family_token(question) or (control_tokens and ControlTokens(control_tokens).starts(question))
+    if has_token or _CONTROL_CHARACTERS.search(question):
+        return "holds control characters, or control tokens of a chat template"
     return None
 
 

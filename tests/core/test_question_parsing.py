@@ -71,7 +71,7 @@ def test_a_malformed_text_has_no_question(text: str) -> None:
         ),
         *("<fim_prefix>", "<file_sep>", "<extra_id_0>", "<EOS_TOKEN>", "<reserved_106>", "<TOKENS_UNUSED_1>", "<eoh>"),
         *("<seed:think>", "</minimax:tool_call>", "]~b]", "[e~[", "]~!b[", "[|assistant|]", ">>ANSWER<<", "<0x0A>"),
-        *("<image>", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
+        *("<image>", "<im_end>", "[UNUSED_TOKEN_146]", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
     ],
 )
 def test_a_question_with_a_control_token_of_a_known_family_is_malformed(token: str) -> None:

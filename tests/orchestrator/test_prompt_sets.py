@@ -98,8 +98,8 @@ def test_the_benchmark_s_questions_can_be_prompts_without_showing_their_answers(
         ('{"problem": " "}', {}, r"line 2: column 'problem': expected a question, got none"),
         ('{"problem": "<|im_start|>"}', {}, r"line 2: column 'problem': holds control characters, or control tokens"),
         (json.dumps({"problem": "x" * 2001}), {}, r"line 2: column 'problem': expected at most 2000 characters"),
-        ('{"problem": "?"}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'None'"),
-        ('{"problem": "?", "a": true}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'True'"),
+        ('{"problem": "Why?"}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'None'"),
+        ('{"problem": "Why?", "a": true}', {"answer": "a"}, r"line 2: column 'a': expected an answer, got 'True'"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, line: str, settings: dict[str, Any], complaint: str) -> None:
