@@ -11,6 +11,7 @@ from core.settings.config import CoEvolution, RunConfig
 from core.settings.training import Labelled
 from core.types import Checkpoint
 from orchestrator.question_sets.held_out import trained_on
+from services.inference.encoding import control_tokens
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 
 
@@ -32,6 +33,7 @@ def challenger_job(
             dataset.denominator,
             dataset.max_question_chars,
             config.solver.template,
+            control_tokens(Path(solver.path)),
         ),
         template=challenger.template,
         work_dir=work_dir,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -50,6 +51,7 @@ from orchestrator.stages.training import (
 )
 from services.drift.alerts import record, untested_in
 from services.inference.client import spent
+from services.inference.encoding import control_tokens
 from storage import queries
 from storage.texts import TextWriter, texts_path
 
@@ -70,6 +72,7 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
     """Have C(t) write N candidates and store them, malformed ones too (R-Zero 2.3)."""
     t, total = context.iteration, context.config.dataset.candidates
     challenger = context.checkpoint("challenger")
+    solver_tokens = control_tokens(Path(context.checkpoint("solver").path))
     with context.store.read() as session:
         done = queries.questions.count_questions(session, context.run, t)
     starts = range(done - done % BATCH, total, BATCH) if done < total else range(0)
@@ -81,7 +84,7 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
         context.progress(done, total, "questions")
         for start, groups in zip(starts, replies_of_batches, strict=True):
             replies = [reply for group in groups for reply in group]
-            questions = [question_of(context, start + i, reply) for i, reply in enumerate(replies)]
+            questions = [question_of(context, start + i, reply, solver_tokens) for i, reply in enumerate(replies)]
             with context.write() as session:
                 queries.questions.add_questions(session, questions)
                 queries.usage.add_usage(session, context.key, "questions", spent(groups))

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
 INFERENCE = {
     "services.inference.access",
+    "services.inference.encoding",
     "services.inference.client",
     "services.inference.engines.base",
     "services.inference.engines.decoder",

@@ -49,6 +49,7 @@ class SolverService:
     denominator: Denominator = "all"
     max_question_chars: int = 2000
     template: SolverTemplate = RZERO_SOLVER  # how it is asked
+    control_tokens: tuple[str, ...] = ()  # of its model; a question with one of them is malformed
 
 
 SOLVER_SERVICE = TypeAdapter(SolverService)  # writes it as JSON for a trainer in another process, and reads it

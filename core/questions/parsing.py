@@ -4,39 +4,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import unescape
 
 from core.grading.answers import extract_boxed
+from core.questions.control import ControlTokens, has_family_token
 from core.types import QuestionFormat
 
-# What no question may contain: control characters, and the tokens that open and close turns in a chat template. With
-# such a token, a part of the question would look to the Solver like a message of another role.
-_CONTROL = re.compile(r"<\|[^|<>]{0,40}\|>|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")  # fillers of Hangul: letters in Unicode, but invisible
 
 
 def parse_question(
-    text: str, max_chars: int = 2000, expected: QuestionFormat = "tags", refused: Sequence[str] = ()
+    text: str,
+    max_chars: int = 2000,
+    expected: QuestionFormat = "tags",
+    refused: Sequence[str] = (),
+    control_tokens: Sequence[str] = (),
 ) -> str | None:
     """The question in a Challenger rollout, or None when it is malformed.
 
     A well-formed rollout has `<question>…</question>` (R-Zero 2.2, "Format Check Penalty"); the last such block counts,
     as in the released code. If "tags_and_answer" is expected, a final `\\boxed{}` follows it, as the prompt asks (E.2).
-    `max_chars` limits what an untrusted model can put into later prompts, and control tokens of a chat template are
-    refused. So is a question that contains one of the texts in `refused`, in upper or lower case.
+    `max_chars` limits what an untrusted model can put into later prompts. A question without a letter or a digit is
+    malformed, and so is one that contains one of the texts in `refused`, in upper or lower case, or a control token:
+    one of a known family of models, or one of `control_tokens`, those of the model that will be asked.
     """
     inside, after = _last_block(text)
     question = inside.strip()
-    if refuse_question(question, max_chars) or any(part.lower() in question.lower() for part in refused):
+    if refuse_question(question, max_chars, control_tokens) or any(
+        part.lower() in question.lower() for part in refused
+    ):
         return None
     return None if expected == "tags_and_answer" and extract_boxed(after) is None else question
 
 
-def refuse_question(question: str, max_chars: int) -> str | None:
+def refuse_question(question: str, max_chars: int, control_tokens: Sequence[str] = ()) -> str | None:
     """Why a text may not be used as a question; None if it may."""
     if not question.strip():
         return "expected a question, got none"
+    if not any(character.isalnum() and character not in _BLANK_LETTERS for character in unescape(question)):
+        return "expected a question with a letter or a digit, got none"
     if len(question) > max_chars:
         return f"expected at most {max_chars} characters (dataset.max_question_chars), got {len(question)}"
-    return "holds control characters, or control tokens of a chat template" if _CONTROL.search(question) else None
+    has_token = has_family_token(question) or (control_tokens and ControlTokens(control_tokens).starts(question))
+    if has_token or _CONTROL_CHARACTERS.search(question):
+        return "holds control characters, or control tokens of a chat template"
+    return None
 
 
 def _last_block(text: str) -> tuple[str, str]:

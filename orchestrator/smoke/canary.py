@@ -114,6 +114,7 @@ def compare(folder: Path, replies: Sequence[Reply]) -> Gap:
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
+    from services.inference.encoding import encode_chat
     from services.inference.engines.model_files import text_side
     from trainers.local.grpo import token_logprobs
 
@@ -122,8 +123,7 @@ def compare(folder: Path, replies: Sequence[Reply]) -> Gap:
     model, (tokenizer, _) = load(folder, dtype=torch.float32, local_files_only=True).eval(), text_side(folder)
     differences: list[float] = []
     for reply in replies:
-        rendered = tokenizer.apply_chat_template(reply.chat, add_generation_prompt=True, return_dict=True)
-        prompt: list[int] = rendered["input_ids"]
+        prompt = encode_chat(tokenizer, reply.chat)
         ids = torch.tensor([[*prompt, *reply.tokens]])
         mask = (torch.arange(ids.shape[1]) >= len(prompt))[None]
         with torch.no_grad():

@@ -47,9 +47,10 @@ def challenger_prompts(context: Context[CoEvolution], start: int, end: int) -> I
         yield Prompt(messages, first + i, min(_QUESTIONS_PER_REQUEST, end - i), challenger.training.sampling)
 
 
-def question_of(context: Context[CoEvolution], index: int, reply: Reply) -> Question:
+def question_of(context: Context[CoEvolution], index: int, reply: Reply, solver_tokens: Sequence[str]) -> Question:
+    """The question in a candidate; `solver_tokens` are the control tokens of the model that will be asked."""
     dataset, expected = context.config.dataset, context.config.challenger.reward.format
-    text = parse_question(reply.text, dataset.max_question_chars, expected, dataset.refused_texts)
+    text = parse_question(reply.text, dataset.max_question_chars, expected, dataset.refused_texts, solver_tokens)
     identity = question_id(context.run, context.iteration, index)
     return Question(identity, context.run, context.iteration, index, text, reply.text, reply.checkpoint, reply.seed)
 

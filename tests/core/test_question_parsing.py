@@ -53,6 +53,70 @@ def test_a_malformed_text_has_no_question(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "token",
+    [
+        *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>", "<|START_OF_TURN_TOKEN|>", "<|channel|>"),
+        *(f"<|{'x' * 60}|>", "<|reserved_special_token_17|>", "<|user|>", "<|separator|>"),
+        *("<end_of_turn>\n<start_of_turn>model\n", "<bos>", "<eos>", "<pad>", "<unused7>", "<start_of_image>"),
+        *("<turn|>", "<|turn>", "<|channel>", "<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<unk>"),
+        *("[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/SYSTEM_PROMPT]", "[THINK]", "[gMASK]<sop>", "[MASK]", "[SEP]"),
+        *(
+            "<｜Assistant｜>",
+            "<｜User｜>",
+            "<｜end▁of▁sentence｜>",
+            "<think>",
+            "</think>",
+            "<tool_call>",
+            "</tool_response>",
+        ),
+        *("<fim_prefix>", "<file_sep>", "<extra_id_0>", "<EOS_TOKEN>", "<reserved_106>", "<TOKENS_UNUSED_1>", "<eoh>"),
+        *("<seed:think>", "</minimax:tool_call>", "]~b]", "[e~[", "]~!b[", "[|assistant|]", ">>ANSWER<<", "<0x0A>"),
+        *("<image>", "<im_end>", "[UNUSED_TOKEN_146]", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
+    ],
+)
+def test_a_question_with_a_control_token_of_a_known_family_is_malformed(token: str) -> None:
+    assert parse_question(well_formed(f"Compute 3+4.{token}\\boxed{{7}}")) is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "If a<b and b>c, is a<b>c true?",
+        "Find |x| for -2<x<|y|.",
+        "What is <u,v> + <v,w>?",
+        "Is [0, 1] a subset of [-1, 2)?",
+        "Compute [3/2] + [x].",
+        "Let A = [[1, 2], [3, 4]] and i = <x_1>. Find A >> 1 and 1 << 3.",
+        "What is the mean <x> of 1, 2 and 3?",
+        "In HTML, how many letters are in <b>bold</b>?",
+        r"Evaluate $\langle\psi|x|\psi\rangle$ and <a|b|c>.",
+        "计算5加5。",
+        "π?",
+    ],
+)
+def test_ordinary_brackets_and_bars_are_no_control_tokens(question: str) -> None:
+    assert parse_question(well_formed(question)) == question
+
+
+@pytest.mark.parametrize("text", ["<turn:7>", "Say <TURN:7> now", "＜turn:7＞"])
+def test_a_question_with_a_control_token_of_the_model_at_hand_is_malformed(text: str) -> None:
+    question = f"Compute 3+4. {text}"
+    assert parse_question(well_formed(question)) == question
+    assert parse_question(well_formed(question), control_tokens=("<turn:7>", "[end:7]")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("\u200b\u200b", "\ufeff", "\u2060", "\u200d \u200e", "\u00ad", "\u3164\u3164", "\u115f", "\u2800", "\u180e"),
+        *(".", "?", "!!!", "…", "-", "***", "$$ $$", "()", "&nbsp;", "&#8203;", "？", "🙂", "+ - ="),
+    ],
+)
+def test_a_question_without_a_letter_or_digit_is_malformed(text: str) -> None:
+    assert parse_question(well_formed(text)) is None
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "<question>What is 3 + 4?</question>",  # no answer
@@ -84,7 +148,7 @@ PIECES = st.sampled_from(["<question>", "</question>", "What is 3?", " ", "\n", 
 @settings(max_examples=500)
 def test_the_parser_finds_the_same_block_as_the_released_code_s_pattern(text: str) -> None:
     blocks = list(re.finditer("<question>(.*?)</question>", text, re.DOTALL))
-    question = blocks[-1][1].strip() or None if blocks else None
+    question = blocks[-1][1].strip() if blocks and any(map(str.isalnum, blocks[-1][1])) else None
     assert parse_question(text) == question
     has_answer = bool(blocks) and extract_boxed(text[blocks[-1].end() :]) is not None
     assert parse_question(text, expected="tags_and_answer") == (question if has_answer else None)

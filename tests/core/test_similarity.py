@@ -1,5 +1,5 @@
 """NLTK and scikit-learn are the references: distances are equal to the last bit, and clusters, also where there are
-ties."""
+ties. Texts of the same words are at distance 0, which is our own rule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def nltk_distances(questions: list[str]) -> np.ndarray:
     for i, hypothesis in enumerate(questions):
         for j in range(i + 1, len(questions)):
             score = sentence_bleu([questions[j].split()], hypothesis.split(), smoothing_function=smoothing)
-            distances[i, j] = distances[j, i] = 1 - score
+            same_words = hypothesis.split() == questions[j].split() != []
+            distances[i, j] = distances[j, i] = 0 if same_words else 1 - score
     return distances
 
 
@@ -87,6 +88,16 @@ def test_the_earlier_question_is_the_hypothesis() -> None:
 def test_repeated_questions_share_a_cluster_and_empty_ones_do_not() -> None:
     questions = ["What is 3 + 4 ?", "", "What is 3 + 4 ?", "", "Name all primes below ten."]
     assert clusters(questions) == [0, 1, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Compute 5+5.", "1+1?", "Solve x=2.", "Find 9!", "计算5加5。", "จงหาค่าของ5+5", "a b c", "What is 3 + 4 ?"],
+)
+def test_copies_are_one_cluster_however_short_they_are(question: str) -> None:
+    copies = [question, f" {question}\n", question.replace(" ", "  "), question]
+    assert clusters([*copies, "Name all primes below ten."]) == [0, 0, 0, 0, 1]
+    assert not bleu_distances(copies).any()
 
 
 @pytest.mark.parametrize("questions", [[], ["only one"]])

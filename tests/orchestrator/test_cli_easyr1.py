@@ -19,6 +19,7 @@ from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from orchestrator.question_sets.prompts import read_prompts
 from orchestrator.starting import preset_path
+from services.inference.encoding import control_tokens
 from trainers.easyr1.fit import SIGNALS
 
 ONE_GPU = {"trainer.type": "easyr1", "trainer.gpus_per_node": 1}
@@ -76,7 +77,9 @@ def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> 
         "checkpoint": "preset/base/0",
         **config.dataset.model_dump(mode="json", include={"sampling", "denominator", "max_question_chars"}),
         "template": config.solver.template.model_dump(mode="json"),
+        "control_tokens": list(control_tokens(MICRO_MODEL)),
     }
+    assert {"<|im_start|>", "<|im_end|>"} <= set(job["solver"]["control_tokens"])
     assert job["stored_prompts"] == 3
 
 

@@ -102,9 +102,9 @@ def test_the_benchmark_s_questions_can_be_prompts_without_showing_their_answers(
         ('{"problem": " "}', {}, r"line 2: column 'problem': expected a text or a number, got none"),
         ('{"problem": "<|im_start|>"}', {}, r"line 2: column 'problem': holds control characters, or control tokens"),
         (json.dumps({"problem": "x" * 2001}), {}, r"line 2: column 'problem': expected at most 2000 characters"),
-        ('{"problem": "?"}', {"answer": "a"}, r"line 2: column 'a': expected a text or a number, got none"),
+        ('{"problem": "Why?"}', {"answer": "a"}, r"line 2: column 'a': expected a text or a number, got none"),
         (
-            '{"problem": "?", "a": true}',
+            '{"problem": "Why?", "a": true}',
             {"answer": "a"},
             r"column 'a': expected a text or a number, got 'True'",
         ),

@@ -16,7 +16,7 @@ from core.settings.templates import ChallengerTemplate, SolverTemplate
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Sampling
 from orchestrator.installation.home import MICRO_MODEL
-from trainers.base import TrainJob
+from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import render, rollout_seed
 
 ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
@@ -26,6 +26,14 @@ def render_tree(job: TrainJob) -> dict[str, Any]:
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
     tree: dict[str, Any] = yaml.safe_load(render(job, ONE, tokenizer, job.work_dir).read_text())
     return tree
+
+
+def test_a_question_with_the_model_s_control_token_is_refused(tmp_path: Path) -> None:
+    """EasyR1 would encode it as its special id."""
+    job = solver_job(tmp_path / "job", "rzero", {})
+    questions = [replace(question, text=f"{question.text}<|im_end|>") for question in job.questions]
+    with pytest.raises(TrainError, match=questions[0].question_id[:2]):
+        render_tree(replace(job, questions=tuple(questions)))
 
 
 @pytest.mark.parametrize("tokens", [64, 12_288])

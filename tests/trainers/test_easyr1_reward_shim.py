@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -60,6 +60,9 @@ def grader() -> Iterator[Grader]:
 
 class FakeTokenizer:
     """Renders a chat as its last message; each character is a token."""
+
+    added_tokens_decoder: ClassVar[dict[int, Any]] = {}
+    all_special_tokens: ClassVar[list[str]] = []
 
     def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
         return messages[-1]["content"]
@@ -274,12 +277,16 @@ def test_a_validation_row_scores_zero(tmp_path: Path) -> None:
 
 def challenger_job(tmp_path: Path, url: str) -> ChallengerJob:
     template = SolverTemplate(system="", user="Q: {question}")
-    service = SolverService(url, "t/solver/0", Training().sampling, template=template)
+    service = SolverService(url, "t/solver/0", Training().sampling, template=template, control_tokens=("<turn:7>",))
     return tiny_challenger(tmp_path, service, rollouts_per_prompt=3, prompts_per_step=2)
 
 
-QUESTIONS = [  # the last one of the first group has no answer
-    [r"<question>What is 1 + 1?</question> \boxed{2}", "nothing", "<question>What is 2 + 5?</question> 7"],
+QUESTIONS = [  # the second one of the first group holds the Solver's control token, and the last one has no answer
+    [
+        r"<question>What is 1 + 1?</question> \boxed{2}",
+        r"<question>1 + 1<turn:7></question> \boxed{2}",
+        "<question>What is 2 + 5?</question> 7",
+    ],
     [r"<question>What is 1 + 1?</question> \boxed{2}", r"<question>Why?</question> \boxed{0}", "<question></question>"],
 ]
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.settings.templates import Message
-from trainers.base import SolverJob, TrainJob, TrainQuestion
+from services.inference.encoding import holds_control_tokens
+from trainers.base import SolverJob, TrainError, TrainJob, TrainQuestion
 from trainers.schedule import chats_at, questions_at
 
 CHAT_TEMPLATE = "{{ messages[0]['content'] }}"
@@ -25,6 +26,9 @@ COLUMNS = ("prompt", "ground_truth")
 
 def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
     """Write `train.parquet` and `validation.parquet` into `folder`, and return the tokens of the longest prompt.
+
+    EasyR1 encodes the prompts itself, so a control token in a question would become its special id. Raises `TrainError`
+    for a question that holds one.
 
     EasyR1 always validates once at its end, whatever the configuration says. The validation file has one row, which is
     marked so that the reward function recognises it.
@@ -41,6 +45,10 @@ def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
         questions = [_facts(question) for question in questions_at(job, step)] if isinstance(job, SolverJob) else []
         for index, chat in enumerate(chats_at(job, step)):
             facts = {"step": step, "index": index, **(questions[index] if questions else {})}
+            if holds_control_tokens(tokenizer, chat):
+                raise TrainError(
+                    f"{job.key}: question {facts.get('question_id')}: expected no control tokens of the model in it"
+                )
             yield {"prompt": _render(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
 
 

@@ -173,7 +173,10 @@ def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader
     assert service is not None
     _refuse_repeated(groups)
     texts = [text for group in groups for text in group.texts]
-    questions = [parse_question(text, service.max_question_chars, config.format) for text in texts]
+    questions = [
+        parse_question(text, service.max_question_chars, config.format, control_tokens=service.control_tokens)
+        for text in texts
+    ]
     well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
     step = job.steps_before + groups[0].prompt["step"]
     seed = partial(seed_for, job.run_seed, job.key, step, "vote")

@@ -14,6 +14,7 @@ import torch
 from core.faultpoints import faultpoint
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
+from services.inference.encoding import encode_chat
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
@@ -235,8 +236,7 @@ def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Compl
     for prompt, completion in zip(prompts, completions, strict=True):
         question = prompt.messages[-1]["content"]  # the messages before it are the same for all prompts of a role
         if question not in prompt_ids:
-            chat = tokenizer.apply_chat_template(list(prompt.messages), add_generation_prompt=True, return_dict=True)
-            prompt_ids[question] = chat["input_ids"]
+            prompt_ids[question] = encode_chat(tokenizer, prompt.messages)
         rows.append(Row(prompt_ids[question], completion.tokens, completion.logprobs))
     return rows
 

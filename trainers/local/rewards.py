@@ -88,7 +88,9 @@ def challenger_reward(
     """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
     config, service = job.reward, job.solver
     questions = [
-        parse_question(completion.text, service.max_question_chars, config.format)
+        parse_question(
+            completion.text, service.max_question_chars, config.format, control_tokens=service.control_tokens
+        )
         for group in completions
         for completion in group
     ]

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
+from services.inference.encoding import encode_chat
 from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptRefused, PromptTooLong
 from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
@@ -182,12 +183,9 @@ class TransformersEngine:
 
     def _make_rows(self, prompt: Prompt) -> list[_Row]:
         try:
-            encoded: Any = self.tokenizer.apply_chat_template(
-                list(prompt.messages), add_generation_prompt=True, return_dict=True
-            )
+            ids = encode_chat(self.tokenizer, prompt.messages)
         except TemplateError as error:
             raise PromptRefused(f"messages: the model's chat_template refuses them: {error}") from error
-        ids: list[int] = encoded["input_ids"]
         room = self.model.config.get_text_config().max_position_embeddings - len(ids)
         if room < 1:
             raise PromptTooLong(

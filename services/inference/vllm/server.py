@@ -29,6 +29,7 @@ from transformers import AutoConfig
 from typing_extensions import override
 from vllm.sampling_params import RequestOutputKind
 
+from services.inference.encoding import encode_chat, holds_control_tokens
 from services.inference.engines.base import ModelMismatch
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
@@ -196,9 +197,7 @@ class SwappedLLMServer(LLMServer):
 
     def _encode(self, request: Any) -> list[int]:
         """The token ids of the request's prompt."""
-        encoded = self._tokenizer.apply_chat_template(request.messages, add_generation_prompt=True, return_dict=True)
-        ids: list[int] = encoded["input_ids"]
-        return ids
+        return encode_chat(self._tokenizer, request.messages)
 
     def _cut_to_context(self, request: Any, prompt_length: int) -> Any:
         """Limit the answer of `request` to the room in the context; an error if there is none.
@@ -267,7 +266,12 @@ class SwappedLLMServer(LLMServer):
         }
 
     async def _openai_reply(self, request: Any, with_entropy: bool, raw_request_info: Any) -> Any:
-        """vLLM's own reply with our additions, for requests with further fields such as `logprobs`."""
+        """vLLM's own reply with our additions, for requests with further fields such as `logprobs`.
+
+        vLLM encodes the chat itself, so a user's control token would become its special id.
+        """
+        if holds_control_tokens(self._tokenizer, request.messages):
+            return _error(400, "messages: expected a user's text without the model's control tokens")
         requested_top = (request.top_logprobs or 0) if request.logprobs else None
         request.return_token_ids = True
         if with_entropy:
