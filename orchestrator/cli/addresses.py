@@ -75,7 +75,8 @@ def addresses(home: Home, services: Services, secrets: bool = False) -> dict[str
     if api:
         rows = [(DASHBOARD, page(api, home.api_key if secrets else None))]
         rows += [("REST API", f"{api}/api/v1 (described at {api}{REFERENCE})")]
-    token = f", token {services.ray_token}" if secrets else ""
+    # Ray's dashboard puts the token into a cookie, which a browser sends to every port of this machine.
+    token = f", token {services.ray_token} (for a private window only)" if secrets else ""
     password = f", password {services.prefect_auth}" if secrets and services.prefect_auth else ""
     rows += [
         ("Prefect UI", f"{services.prefect_url}{password}"),
