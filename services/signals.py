@@ -21,9 +21,9 @@ from core.rollouts.embedding import hashed_embeddings, reasoning_part
 from core.rollouts.strategies import answer_clusters, judge_messages, parse_clusters, skeleton_clusters
 from core.settings.serving import Service, Signals
 from core.types import Group
-from services.inference.chats import ask_chat
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
+from services.inference.external_chats import ask_chat
 
 _TEXTS_PER_REQUEST = 128
 _CONCURRENCY = 32  # requests at once

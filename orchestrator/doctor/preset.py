@@ -20,8 +20,8 @@ from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import BenchmarkError
 from orchestrator.readiness import doubtful, unready
 from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
-from services.inference.chats import ask_chat
 from services.inference.external import ask_each, post
+from services.inference.external_chats import ask_chat
 from trainers.easyr1.fit import checkout_problem
 
 _SERVICE_S = 20.0  # for the one request to each service

@@ -26,10 +26,10 @@ from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, servable_checkpoint
-from services.inference.chats import ask_chat
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
 from services.inference.external import ask_each
+from services.inference.external_chats import ask_chat
 from services.inference.keys import keys_of
 from storage.checkpoints import link
 from storage.session import Store

@@ -22,8 +22,8 @@ from core.judging.sentinels import Sentinel, draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import OracleLabel, Spent
-from services.inference.chats import ask_chat
 from services.inference.external import RequestRefused, ask_each
+from services.inference.external_chats import ask_chat
 
 _NOTHING = Spent()
 _SEEDS = 2**31  # seeds below this are accepted by every service

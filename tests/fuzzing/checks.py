@@ -34,7 +34,7 @@ from orchestrator.installation.home import PRESETS, Home
 from orchestrator.question_sets.benchmarks import load, read_suite
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.question_sets.rows import read_rows
-from services.inference.chats import read_chat
+from services.inference.external_chats import read_chat
 from services.oracles import exact
 from storage import queries
 from storage.export_files import without_nul

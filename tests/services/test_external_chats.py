@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 
 from core.settings.serving import Service
-from services.inference.chats import ChatReply, ask_chat
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, ask_each
+from services.inference.external_chats import ChatReply, ask_chat
 from tests.fake_service import Answer, fake_service
 
 QUESTION = [{"role": "user", "content": "What is the seed of 3 + 4?"}]
