@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -94,7 +95,7 @@ def measure(folder: Path, repeats: int = 5) -> dict[str, float | str]:
     for name, path in _CALLS.items():
         status = api.get(path).status_code
         refused = f"HTTP {status}"
-        figures[name] = _seconds(lambda path=path: api.get(path), repeats) if status == 200 else refused
+        figures[name] = _seconds(partial(api.get, path), repeats) if status == 200 else refused
     figures["status"] = _seconds(_status, 1, of_children=True)
     figures["delete a short run"] = _seconds(lambda: _delete(store), 1)
     store.close()

@@ -14,6 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
+from storage import views
 from storage.errors import StoreError
 
 _MIGRATION_LOCK = 0x636F65766F  # any number that no other program uses for an advisory lock
@@ -40,17 +41,20 @@ def newest_version() -> str:
 
 
 def migrate(connection: Connection) -> None:
-    """Upgrade the tables to the newest version, in the current transaction of `connection`.
+    """Upgrade the tables to the newest version, and create the views for SQL, in the transaction of `connection`.
 
     Two processes may call this at once: the second waits for the first, and then finds nothing to do. Raises
     `StoreError` when this version of coevo does not know the version of the tables.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-    _known_revision(connection)
+    if _known_revision(connection) == newest_version() and views.complete(connection):
+        return
+    views.drop(connection)
     config = alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    views.create(connection)
 
 
 def upgrade_to(connection: Connection) -> str | None:

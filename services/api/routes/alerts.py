@@ -108,8 +108,10 @@ def acknowledge_group(request: Request, body: GroupAcknowledgement) -> Acknowled
     by = _person(request, body)
     with request.app.state.store.write() as session:
         queries.runs.get_run(session, body.run)
-        key = {"run": body.run, "rule": body.rule, "until": body.until}
-        return Acknowledged(alerts=queries.alerts.acknowledge_group(session, **key, by=by, note=body.note))
+        alerts = queries.alerts.acknowledge_group(
+            session, run=body.run, rule=body.rule, until=body.until, by=by, note=body.note
+        )
+        return Acknowledged(alerts=alerts)
 
 
 def _person(request: Request, body: Acknowledgement) -> str:
