@@ -17,7 +17,8 @@ def remarks(
     if not differences:
         return
     tests = {arm: next(iter(figures.values())).over_seeds for arm, figures in differences.items()}
-    yield f"Below each figure is its difference to {baseline}, with its 95% interval over seeds (Student's t)."
+    over_seeds = ", with its 95% interval over seeds (Student's t)" if any(tests.values()) else ""
+    yield f"Below each figure is its difference to {baseline}{over_seeds}."
     few = [arm for arm, test in tests.items() if test is not None and test.p is None]
     if few:
         yield (
@@ -25,8 +26,8 @@ def remarks(
             "is wide, and it alone says whether the arms differ."
         )
     yield (
-        "The last interval, over the choice of questions, is that of these very trainings: it says how precisely they "
-        "were measured, and nothing about another seed."
+        "The interval over the choice of questions is that of these very trainings: it says how precisely they were "
+        "measured, and nothing about another seed."
     )
     single = [arm for arm, test in tests.items() if test is None]
     if single:

@@ -164,7 +164,7 @@ def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> 
     """
     _require_pairs(before, after)
     estimate = mean_share([(1 + new - old) / 2 for old, new in zip(before, after, strict=True)])
-    return estimate and Estimate(*(2 * x - 1 for x in (estimate.value, estimate.lo, estimate.hi)), estimate.n)
+    return estimate and Estimate(2 * estimate.value - 1, 2 * estimate.lo - 1, 2 * estimate.hi - 1, estimate.n)
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:

@@ -2,8 +2,8 @@
 
 Intervals are 95% and come from `core.statistics.estimates`: those of shares are over audits, questions or items, at the
 effective n if a sample is weighted to the whole, and those of other means are Student's over questions, because the
-votes of one question are not independent. Two kinds of figures have no interval: the largest cluster's share, which is a maximum,
-and means over training steps, which are not independent.
+votes of one question are not independent. Two kinds of figures have no interval: the largest cluster's share, which is
+a maximum, and means over training steps, which are not independent.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from core.settings.alerts import Alerts, Rule
-from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, findings
+from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, described, findings, untested
 from core.statistics.estimates import mean, t95, wilson
 
 LABELS = SeriesKey("label_accuracy", "kept", "exact")
@@ -70,6 +70,28 @@ def test_too_few_audits_are_not_tested() -> None:
     assert label_findings(points_of([0.9] * 5 + [0.2], n=99)) == []
     assert label_findings([*points_of([0.9] * 5), point_of(6, 10, 50)]) == []
     assert len(label_findings(points_of([0.9, 0.2], n=100))) == 1
+
+
+@pytest.mark.parametrize(
+    ("points", "least"),
+    [
+        (points_of([0.9] * 6, n=99), 99),
+        ([*points_of([0.9] * 5), point_of(6, 10, 50)], 50),  # the iteration itself rests on few
+        ([point_of(5, 20, 30), point_of(6, 200, 400)], 30),  # what it is compared with does
+        (points_of([0.9] * 6, n=100), None),
+        (points_of([0.9] * 6, n=20)[5:], None),  # there is nothing to compare it with
+        ([*points_of([0.9] * 5, n=20), point_without_interval(6, 0.9)], None),
+    ],
+)
+def test_a_series_that_is_not_tested_because_it_rests_on_few_items_is_named(
+    points: list[Point], least: int | None
+) -> None:
+    held_out, unwatched = SeriesKey("held_out"), SeriesKey("majority_share")
+    few = untested({held_out: points, LABELS: points, unwatched: points}, 6, ALERTS)
+    assert few == ({} if least is None else {held_out: least, LABELS: least})
+    only_labels = untested({held_out: points}, 6, ONLY_LABELS)
+    assert only_labels == {}  # no rule is for it
+    assert (described(held_out), described(LABELS)) == ("held out", "label accuracy over kept by exact")
 
 
 def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on() -> None:

@@ -40,7 +40,7 @@ def test_the_held_out_figures_by_hand(store: Store) -> None:
     assert (base["t"], base["n"], base["k"], base["pass_at_1"], base["greedy"], base["maj_at_k"]) == (
         0, 4, 8, 0.4375, 0.5, 0.25,
     )  # fmt: skip
-    # The squares of the rates 1/4, 1/2, 0, 1 around 0.4375 add up to 0.546875, of four items that are 0 or 1 to 0.984375.
+    # The squares of the rates 1/4, 1/2, 0, 1 around 0.4375 add up to 0.546875, of items that are 0 or 1 to 0.984375.
     assert base["ci95"] == pytest.approx(wilson_at(0.4375, 4 * 1.084375 / 0.646875, 4))
     assert base["greedy_ci95"] == pytest.approx(wilson(2, 4))
     assert base["maj_ci95"] == pytest.approx(wilson(1, 4))

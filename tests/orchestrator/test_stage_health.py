@@ -10,9 +10,10 @@ import pytest
 from core.settings.config import Audit
 from core.settings.parsing import parse_config
 from core.statistics.guard import TrainingHistory
-from core.types import Checkpoint, Evaluated, question_id
+from core.types import Checkpoint, Evaluated, StageKey, question_id
 from orchestrator.loop import check_health
 from orchestrator.stages.context import Context
+from orchestrator.stages.results import stage_result
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store
@@ -126,6 +127,14 @@ def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, An
 def test_a_fall_that_chance_explains_is_no_decline(sqlite: Store) -> None:
     """Two of ten questions, or twenty points, with p = 1/4."""
     assert signals(sqlite, correct=(5, 3), kept_questions=10)["warnings"] == []
+
+
+def test_what_the_drift_rules_do_not_test_is_said(sqlite: Store) -> None:
+    result = signals(sqlite, correct=(3, 5), kept_questions=10)
+    assert result["untested"].endswith("alerts.min_n asks for 100 items: held out (n = 10)")
+    with sqlite.read() as session:
+        line = stage_result(session, StageKey("h", 1, "check_health"), result).line
+    assert line == f"no alerts; {result['untested']}; the run goes on"
 
 
 def test_a_rolled_back_round_does_not_count_as_the_best_for_a_decline(sqlite: Store) -> None:

@@ -10,8 +10,11 @@ import pytest
 from sqlalchemy import delete
 
 from core.settings.parsing import parse_config
+from core.statistics.estimates import paired_share_difference
 from core.types import Checkpoint, Evaluated
 from services.comparison import arms_named, compare
+from services.latest_figures import latest_figures
+from services.run_series import ValueAt
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.models import Evaluations
@@ -95,6 +98,19 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     assert "its difference to full" in over_seeds
     assert "(all)" in no_p
     assert "over the choice of questions" in over_questions
+
+
+def test_the_latest_accuracy_is_compared_on_the_same_questions(experiment: Store) -> None:
+    """The baseline's S(1) has q0 and q1 right, the other's q0, q1 and q3: a quarter more, of four questions."""
+    with experiment.write() as session:
+        for run, value in (("x-full-1", 0.5), ("x-all-1", 0.75)):
+            queries.series.put_series(session, run, [SeriesPoint(1, "held_out", "", "", value, 0.1, 0.9, 4)])
+    with experiment.read() as session:
+        [latest] = latest_figures(session, ["x-all-1"], ["held_out"], "x-full-1", None)
+    [figure] = latest.figures
+    expected = paired_share_difference([1, 1, 0, 0], [1, 1, 0, 1])
+    assert expected is not None
+    assert figure.difference == ValueAt(1, 0.25, pytest.approx(expected.lo), pytest.approx(expected.hi), 4)
 
 
 def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:

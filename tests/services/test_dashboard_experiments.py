@@ -226,7 +226,7 @@ def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: 
 
 def test_the_comparison_says_what_one_seed_of_each_arm_cannot_show(address: str, page: Page) -> None:
     page.goto(f"{address}/compare?run=loop-1&run=loop-2")
-    expect(page.locator("#comparison .about")).to_contain_text("They say nothing about another training")
+    expect(page.locator("#comparison .about")).to_contain_text("nothing is known about another training")
 
 
 def test_what_only_one_of_the_compared_runs_has_is_behind_a_fold(address: str, page: Page) -> None:
