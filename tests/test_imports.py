@@ -21,6 +21,7 @@ INFERENCE = {
     "services.inference.keys",
     "services.signals",
     "services.inference.engines.embedded",
+    "services.inference.engines.model_files",
 }
 # package -> prefixes of our modules that it may import
 MAY = {
@@ -32,7 +33,17 @@ MAY = {
     "benchmarks": OUR_PACKAGES,
 }
 # core also runs inside another trainer's environment, so it may import only light libraries
-CORE_LIBRARIES = {"numpy", "scipy", "sklearn", "nltk", "sympy", "math_verify", "pydantic", "typing_extensions"}
+CORE_LIBRARIES = {
+    "numpy",
+    "scipy",
+    "sklearn",
+    "nltk",
+    "sympy",
+    "math_verify",
+    "latex2sympy2_extended",
+    "pydantic",
+    "typing_extensions",
+}
 
 
 def imports(path: Path) -> Iterator[str]:
