@@ -132,7 +132,10 @@ def _start(home: Home, services: Services, commands: Sequence[_Command], report:
         if not before.processes:
             _down(home)
         raise
-    return home.services() if starting else services
+    if any(command.service == "ray" for command in commands):
+        services = home.services()
+        home.save_services(services)  # with Ray's address: other processes have another folder of temporary files
+    return services
 
 
 def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:

@@ -93,7 +93,7 @@ def test_status_prints_every_address_and_no_secret(api_url: str) -> None:
     assert f"{api_url}/#key={key}" in with_them
     assert "coevo status --secrets" not in with_them
     assert "http://127.0.0.1:6004, password coevo:password" in with_them
-    assert "http://127.0.0.1:6002, token secret\n" in with_them
+    assert "http://127.0.0.1:6002, token secret (for a private window only)\n" in with_them
 
 
 def test_status_prints_no_addresses_of_services_that_have_ended(api_url: str) -> None:

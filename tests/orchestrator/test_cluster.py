@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -228,4 +229,5 @@ def test_the_ports_of_the_last_start_are_taken_again_if_they_are_free(tmp_path: 
 
 
 def test_a_start_records_its_ports_for_the_next_one(live: Live) -> None:
+    assert json.loads((live.home.path / "services.json").read_text())["ray_address"] == live.services.ray_address
     assert Ports(**live.home.last_ports()) == Ports.of(live.home.services())
