@@ -45,7 +45,8 @@ def label_changes(session: Session, runs: Sequence[str] | None = None) -> dict[s
 
 
 def changes(runs: Sequence[str] | None = None) -> Subquery:
-    """One row for each run, of all or of those named, that has been audited after two iterations, with the columns of `LabelChange`."""
+    """One row for each run that has been audited after two iterations, of all or of those named, with the columns of
+    `LabelChange`."""
     measured = (
         select(
             *(Series.run, Series.oracle, Series.iteration, Series.value, Series.lo, Series.hi),
