@@ -8,11 +8,12 @@ file's sha256 is. The zip for Hugging Face also has a manifest inside.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from storage import queries
+from storage.errors import StoreError
 from storage.export_columns import SCHEMA_VERSION, Column, arrow_schema, columns_of
 from storage.export_files import Export, Row, remove_old, size_of, version_of, write_rows, written_once
 from storage.export_huggingface import write_folder
@@ -27,11 +28,19 @@ SUFFIXES: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parqu
 _MOST_FILES = 200  # of a run; there are as many files as filters, so older ones are removed
 
 
-def export(store: Store, root: Path, selection: Selection, kind: Format, texts: Path | None = None) -> Export:
+def export(
+    store: Store,
+    root: Path,
+    selection: Selection,
+    kind: Format,
+    texts: Path | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Export:
     """Return the export's file. Write it below `root`, unless the file and its manifest exist already.
 
     `texts` is the folder with the texts of rollouts. Raises `NotThere` when there is no such run or iteration, and
-    `NotFinal` while some questions are not labelled yet.
+    `NotFinal` while some questions are not labelled yet. `is_ending` is asked before each page of rows: if the process
+    ends, the file is given up with a `StoreError`.
     """
     run = selection.run
     with store.read() as session:
@@ -57,7 +66,7 @@ def export(store: Store, root: Path, selection: Selection, kind: Format, texts: 
             **_source_checkpoints(store, run, iterations),
             "config": config,
         }
-        pages = pages_of(store, selection, iterations, oracles, texts)
+        pages = _until(is_ending, pages_of(store, selection, iterations, oracles, texts))
         # The manifest is not written again after an audit on which no row depends, so it must not count verdicts.
         counted = oracles if selection.depends_on_audits() else []
         return _write(path, columns, _CountedRows(pages, counted), described)
@@ -77,6 +86,13 @@ def _span(iterations: Sequence[int]) -> str:
 
 def _keeps_texts(texts: Path | None, run: str, iteration: int) -> bool:
     return texts is not None and texts_path(texts, run, iteration, "label_questions").exists()
+
+
+def _until(is_ending: Callable[[], bool], pages: Iterable[Page]) -> Iterator[Page]:
+    for page in pages:
+        if is_ending():
+            raise StoreError("the export was given up, since the server ends; ask again")
+        yield page
 
 
 class _CountedRows:

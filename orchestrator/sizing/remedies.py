@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
@@ -98,5 +99,5 @@ def _of_local(layout: Layout, config: RunConfig) -> Iterator[Change]:
         yield Change("micro_batch", text, _of_trainer(micro_batch=1))
 
 
-def _of_trainer(**changes: int) -> Callable[[Layout], Layout]:
+def _of_trainer(**changes: Any) -> Callable[[Layout], Layout]:
     return lambda layout: replace(layout, trainer=replace(layout.trainer, **changes))

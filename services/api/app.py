@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 from fastapi import Depends, FastAPI, HTTPException, params
 
@@ -91,6 +92,7 @@ def create_app(
         redirect_slashes=False,  # the address of such a redirect would begin with whatever `Host` the client sent
     )
     app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
+    app.state.ending = Event()  # exports that are being written end with it
     app.state.prefect, app.state.presets, app.state.texts = Prefect(prefect), presets, texts
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned
     app.state.refuse_unready, app.state.question_sets = refuse_unready, question_sets or QuestionSets()

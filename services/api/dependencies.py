@@ -26,11 +26,18 @@ own_threads: dict[str, int] = {}  # name -> how many threads have only this work
 
 
 @asynccontextmanager
-async def limited_threads(_app: FastAPI) -> AsyncIterator[None]:
+async def limited_threads(app: FastAPI) -> AsyncIterator[None]:
     """While the application serves, it has as many threads as connections to the database, so that no thread waits for
-    a connection. With FastAPI's 40 shared threads, a busy API needed more memory and answered later."""
+    a connection. With FastAPI's 40 shared threads, a busy API needed more memory and answered later.
+
+    At the end, exports that are being written are given up: the process could not end before their threads do.
+    """
     to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS - sum(own_threads.values())
-    yield
+    app.state.ending.clear()
+    try:
+        yield
+    finally:
+        app.state.ending.set()
 
 
 def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable[P, Awaitable[R]]]:

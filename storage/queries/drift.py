@@ -34,11 +34,8 @@ class LabelChange:
 def label_changes(session: Session, runs: Sequence[str] | None = None) -> dict[str, LabelChange]:
     """Run -> its change, the worst first. All runs, or those named; runs with fewer than two audited iterations are
     left out."""
-    table = changes()
-    statement = select(table).order_by(table.c.change, table.c.run)
-    if runs is not None:
-        statement = statement.where(table.c.run.in_(runs))
-    rows: Iterable[Any] = session.execute(statement)
+    table = changes(runs)
+    rows: Iterable[Any] = session.execute(select(table).order_by(table.c.change, table.c.run))
     return {
         row.run: LabelChange(
             *(row.oracle, row.first_iteration, row.last_iteration, row.first, row.last, row.change, bool(row.drifts))
@@ -47,14 +44,16 @@ def label_changes(session: Session, runs: Sequence[str] | None = None) -> dict[s
     }
 
 
-def changes() -> Subquery:
-    """One row for each run that has been audited after two iterations, with the columns of `LabelChange`."""
+def changes(runs: Sequence[str] | None = None) -> Subquery:
+    """One row for each run that has been audited after two iterations, of all or of those named, with the columns of
+    `LabelChange`."""
     measured = (
         select(
             *(Series.run, Series.oracle, Series.iteration, Series.value, Series.lo, Series.hi),
             func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration).label("from_first"),
             func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration.desc()).label("from_last"),
         )
+        .where(*([] if runs is None else [Series.run.in_(runs)]))
         .where(Series.name == "label_accuracy", Series.over == "kept", Series.estimated.is_(False))
         .cte("measured")
     )

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from api_examples import RUN, fill
 from arrivals import Arrivals
+from fastapi.testclient import TestClient
 from starlette.types import Message
 
 from services.api.app import PREFIX, create_app
@@ -79,3 +80,11 @@ def test_no_export_is_begun_for_a_client_that_has_disconnected(store: Store, tmp
     anyio.run(ask)
     assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [503]
     assert not (tmp_path / "exports").exists()
+
+
+def test_an_application_that_ends_tells_its_exports(store: Store, tmp_path: Path) -> None:
+    app = create_app(store, tmp_path, ask_for_keys=False)
+    for _ in range(2):
+        with TestClient(app):
+            assert not app.state.ending.is_set()
+        assert app.state.ending.is_set()

@@ -20,6 +20,7 @@ from store_examples import fresh_run, label, question, rollout
 from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, OracleLabel
 from storage import export_rows, queries
+from storage.errors import StoreError
 from storage.export_files import NotFinal
 from storage.export_selection import Selection
 from storage.exports import FORMATS, Format, export
@@ -220,3 +221,11 @@ def test_rows_that_may_still_change_are_not_exported(store: Store, run: str, tmp
 
 def test_an_export_that_is_killed_at_any_point_is_absent_or_whole_and_the_next_one_completes_it(tmp_path: Path) -> None:
     assert crash_points("exports", tmp_path) > 10
+
+
+def test_an_export_ends_with_the_server_and_leaves_no_file(store: Store, run: str, tmp_path: Path) -> None:
+    """The process could not end before the last of a million rows was written."""
+    with pytest.raises(StoreError):
+        export(store, tmp_path, Selection(run, "1"), "jsonl", is_ending=lambda: True)
+    assert [path for path in tmp_path.rglob("*.jsonl*") if path.is_file()] == []
+    assert export(store, tmp_path, Selection(run, "1"), "jsonl").path.exists()

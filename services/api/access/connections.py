@@ -103,7 +103,8 @@ def limit_every_uvicorn() -> None:
 
 _TIMELY = f"{__name__}:{TimelyH11.__name__}"
 # The options of uvicorn for the API, which has no WebSockets.
-UVICORN: dict[str, Any] = {"http": _TIMELY, "ws": "none"}
+# After `timeout_graceful_shutdown` seconds, the requests that are still being answered end with the server.
+UVICORN: dict[str, Any] = {"http": _TIMELY, "ws": "none", "timeout_graceful_shutdown": 15}
 
 
 class Spreading:

@@ -182,7 +182,9 @@ class _File(FileResponse):
 
 def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Export]:
     state, selection = request.app.state, query.selection(run, query.what, texts=query.texts)
-    write = partial(export, state.store, state.exports, selection, query.format, state.texts)
+    write = partial(
+        export, state.store, state.exports, selection, query.format, state.texts, is_ending=state.ending.is_set
+    )
     return _written(request, (selection, query.format), write)
 
 
