@@ -51,7 +51,7 @@ def test_a_fall_since_the_best_iteration_is_a_loss_only_if_the_best_had_gained(
 
 
 def test_the_more_iterations_may_be_the_best_by_chance_the_larger_a_loss_must_be(sqlite: Store) -> None:
-    """Five of twenty questions have one right sample less. Chance does that in one of 32 cases, which is below 0.05, but
+    """Five of twenty questions have one right sample less. Chance does that in one of 32 cases, which is below 0.05 but
     not below half of it; and the best is one of three iterations."""
     sentence = _since_best(sqlite, [1] * 20, [7] * 20, [6] * 20, [7] * 15 + [6] * 5)
     assert sentence.startswith("It held, as far as can be told: since iteration 1")
