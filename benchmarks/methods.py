@@ -88,7 +88,7 @@ def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: st
 def _over_pairs(low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
     """How much higher the second figures are, with the interval of the paired t test over seeds."""
     test = compare_seeds([*zip(SEEDS, low, strict=True)], [*zip(SEEDS, high, strict=True)])
-    return _estimate(test and test.estimate, [b - a for a, b in zip(low, high, strict=True)])
+    return _estimate(test.estimate if test else None, [b - a for a, b in zip(low, high, strict=True)])
 
 
 def _count_labels(outcome: Outcome) -> tuple[int, int, int]:

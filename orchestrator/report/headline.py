@@ -61,7 +61,8 @@ def details(measures: RunMeasures) -> list[str]:
         sentences.append(f"The majority of {measures.config.evaluation.samples} samples moved by {change}.")
     sentences += _selection(measures)
     if measures.last_over_best is not None and measures.best is not None:
-        sentences.append(_since_best(measures.last_over_best, measures.iterations[measures.best]))
+        best = measures.iterations[measures.best]
+        sentences.append(_since_best(measures.last_over_best, best, measures.lost))
     return [*sentences, *_labels(measures)]
 
 
@@ -132,12 +133,14 @@ def _accuracies(held_out: str, base: Iteration, last: Iteration) -> str:
     )
 
 
-def _since_best(change: Accuracy, best: Iteration) -> str:
-    """How the figures changed since the best iteration. Only what was gained beyond chance can be lost again."""
+def _since_best(change: Accuracy, best: Iteration, fell: tuple[bool, bool]) -> str:
+    """How the figures changed since the best iteration. Only what was gained beyond chance can be lost again.
+
+    `fell` says whether pass@1 and greedy accuracy fell. Their intervals do not say it, since the best one was picked
+    afterwards."""
     figures = f"pass@1 changed by {points(change.pass_at_1)} and greedy by {points(change.greedy)}"
     since = f"since iteration {best.t}, the best by pass@1 as seen afterwards, {figures}."
     gained = (_sign(best.gain.pass_at_1) > 0, _sign(best.gain.greedy) > 0) if best.gain else (False, False)
-    fell = (_sign(change.pass_at_1) < 0, _sign(change.greedy) < 0)
     if (gained[0] and fell[0]) or (gained[1] and fell[1]):
         return f"Some of it was lost again: {since}"
     return f"It held, as far as can be told: {since}" if any(gained) and not any(fell) else f"S{since[1:]}"

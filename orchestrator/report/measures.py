@@ -7,15 +7,17 @@ discarded iterations are measured like all others, but `stands` is false for the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from core.settings.config import RunConfig
 from core.statistics.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
 from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
+from core.statistics.decline import fall_from
 from core.statistics.estimates import Estimate
 from core.statistics.guard import Action
 from core.statistics.standing import best_iteration, standing_iterations
-from core.types import Role
+from core.types import Evaluated, Role
 from orchestrator.report.labels import Labels, measure_labels
 from orchestrator.report.rows import IterationRows, RunRows, read_rows
 from services.run_states import RunState
@@ -65,6 +67,7 @@ class RunMeasures:
     result: Iteration | None  # the last evaluated iteration that stands; its Solver is the run's result so far
     best: int | None  # by pass@1; see `best_iteration`
     last_over_best: Accuracy | None  # change from the best iteration to the result; None if they are the same
+    lost: tuple[bool, bool]  # whether pass@1 and greedy accuracy fell since the best one by more than chance explains
     unfinished: tuple[StageRow, ...] = field(default=())
 
     @property
@@ -109,6 +112,7 @@ def measure(store: Store, run: str) -> RunMeasures:
         result=evaluated[-1] if evaluated else None,
         best=best,
         last_over_best=best_and_last and gain(*(rows.iterations[t].evaluated for t in best_and_last)),
+        lost=(False, False) if best_and_last is None else _lost(rows, *best_and_last, len(scored.keys() - {0}) - 1),
         unfinished=_unfinished(rows),
     )
 
@@ -141,6 +145,19 @@ def _iteration(rows: IterationRows, run: RunRows, decision: Decision | None, sta
         decision=decision,
         stands=stands,
     )
+
+
+def _lost(run: RunRows, best_t: int, last_t: int, others: int) -> tuple[bool, bool]:
+    """Whether pass@1 and greedy accuracy fell by more than chance explains from the best of some iterations. Any of the
+    `others` may be the best by chance, so they share the rate of false alarms, as in the guard's `decline`."""
+
+    def greedily(results: Sequence[Evaluated]) -> list[Evaluated]:
+        return [replace(result, samples=1, correct=int(result.greedy_correct)) for result in results]
+
+    best, last, settings = run.iterations[best_t].evaluated, run.iterations[last_t].evaluated, run.config.alerts
+    falls = fall_from(best, last, others, settings), fall_from(greedily(best), greedily(last), others, settings)
+    of_samples, of_greedy = (fall is not None and fall.p <= settings.rate / others for fall in falls)
+    return of_samples, of_greedy
 
 
 def _decision(rows: IterationRows, run: RunRows) -> Decision | None:

@@ -121,7 +121,7 @@ def test_a_run_that_went_back_to_its_base_model_has_learned_nothing(sqlite: Stor
     sentence = plain(headline(measures))
     assert (
         sentence
-        == "The Solver is the base model again: after 2 iterations pass@1 had moved by -50.0 points [-50.0, -50.0]."
+        == "The Solver is the base model again: after 2 iterations pass@1 had moved by -50.0 points [-56.2, -43.2]."
     )
     page = write_report(sqlite, "st", tmp_path / "reports").read_text()
     assert "it ends with the base model" in page
