@@ -1,4 +1,5 @@
-"""Measures the grader on the answers of benchmarks, beside math-verify: `coevo bench grading math500 aime24`.
+"""Measures the grader beside math-verify. `coevo bench grading` asks both about the cases of
+`benchmarks/grading_cases.py`, and `coevo bench grading math500 aime24` about the answers of benchmarks:
 
 - `equal`: each answer against itself written in another way, by the rules of `benchmarks/grading_equal.py`.
 - `unequal`: each answer against wrong ones, by the rules of `benchmarks/grading_unequal.py`, and answers to different
@@ -15,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, Literal
 
-from benchmarks import grading_math_verify
+from benchmarks import grading_cases, grading_math_verify
 from benchmarks.grading_equal import EQUAL, Rule
 from benchmarks.grading_unequal import NEAR, other_answers
 from core.grading.grader import Grader
@@ -44,12 +45,15 @@ class Graded:
     math_verify: EqualityVerdict
 
 
-def run(benchmarks: Sequence[str]) -> dict[str, Any]:
-    """The figures on the answers of `benchmarks`: names, or paths of files, as for `coevo evaluate`.
+def run(benchmarks: Sequence[str] = ()) -> dict[str, Any]:
+    """The figures on the answers of `benchmarks`: names, or paths of files, as for `coevo evaluate`. Without any, those
+    of `grading_cases.run`.
 
     Of each rule and of all: n, and the shares of wrong and of unknown verdicts of both graders, with Wilson's 95%
     intervals. Also the pairs on which our grader is wrong or does not know, and those on which math-verify is.
     """
+    if not benchmarks:
+        return grading_cases.run()
     answers = {name: list(dict.fromkeys(item.answer for item in load_benchmark(name))) for name in benchmarks}
     graded = _grade(list(pairs_of(answers)))
     return {

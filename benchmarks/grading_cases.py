@@ -50,7 +50,7 @@ def load_cases() -> list[Case]:
 
 
 def run() -> dict[str, Any]:
-    """How often each grader has each outcome, by class, and the cases on which our grader is not right."""
+    """A table of how often each grader has each outcome, by class, and the cases on which our grader is not right."""
     cases = load_cases()
     pairs = [(case.a, case.b) for case in cases]
     with Grader(workers=2) as grader:
@@ -59,7 +59,7 @@ def run() -> dict[str, Any]:
     return {
         "math_verify": version("math-verify"),
         "sympy": version("sympy"),
-        "classes": {"ours": _count(cases, ours), "math_verify": _count(cases, theirs)},
+        "cases": "\n" + table(count(cases, ours), count(cases, theirs)),
         "not_right": [
             {"class": case.name, "a": case.a, "b": case.b, "expected": case.expected, "ours": verdict}
             for case, verdict in zip(cases, ours, strict=True)
@@ -68,7 +68,7 @@ def run() -> dict[str, Any]:
     }
 
 
-def _count(cases: Sequence[Case], verdicts: Sequence[EqualityVerdict]) -> dict[str, dict[str, int]]:
+def count(cases: Sequence[Case], verdicts: Sequence[EqualityVerdict]) -> dict[str, dict[str, int]]:
     """Class -> outcome -> number of cases, with all cases as the last class."""
     counts = defaultdict[str, Counter[str]](Counter)
     for case, verdict in zip(cases, verdicts, strict=True):
@@ -77,9 +77,8 @@ def _count(cases: Sequence[Case], verdicts: Sequence[EqualityVerdict]) -> dict[s
     return {name: {outcome: counted[outcome] for outcome in OUTCOMES} for name, counted in counts.items()}
 
 
-def table(figures: dict[str, Any]) -> str:
-    """The figures as a table in Markdown: of each class the counts of ours, then those of math-verify."""
-    ours, theirs = figures["classes"]["ours"], figures["classes"]["math_verify"]
+def table(ours: dict[str, dict[str, int]], theirs: dict[str, dict[str, int]]) -> str:
+    """The counts as a table in Markdown: of each class those of ours, then those of math-verify."""
     heads = [f"{grader}: {outcome}" for grader in ("ours", "math-verify") for outcome in OUTCOMES]
     rows = [[name, sum(counted.values()), *counted.values(), *theirs[name].values()] for name, counted in ours.items()]
     lines = [["class", "n", *heads], ["---"] * (2 + len(heads)), *rows]

@@ -1,7 +1,8 @@
 """Writes the measured part of docs/grading.md from the output of `coevo bench grading`:
 
+coevo bench grading --json > cases.json
 coevo bench grading math500 aime24 aime25 --json > grading.json
-python -m benchmarks.grading_docs grading.json
+python -m benchmarks.grading_docs cases.json grading.json
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _VERDICTS = [(grader, verdict) for grader in ("ours", "math_verify") for verdict
 _TITLES = {"equal": "Equal answers", "unequal": "Unequal answers"}
 
 
-def write(figures: dict[str, Any], page: Path = DOCS / "grading.md") -> None:
-    """Replace the measured part of `page` by the figures of one benchmark run."""
+def write(cases: dict[str, Any], figures: dict[str, Any], page: Path = DOCS / "grading.md") -> None:
+    """Replace the measured part of `page` by the figures of one run on the cases, and one on benchmarks' answers."""
     answers = ", ".join(f"{Path(name).stem} ({count})" for name, count in figures["answers"].items())
     intro = f"Different answers: {answers}. math-verify {figures['math_verify']}, sympy {figures['sympy']}."
     tables = [f"**{title}**\n\n{_table(figures[truth])}" for truth, title in _TITLES.items()]
-    write_measured(page, [intro, *tables])
+    write_measured(page, ["**Cases by class**", cases["cases"].strip(), intro, *tables])
 
 
 def _table(figures: dict[str, Any]) -> str:
@@ -66,4 +67,4 @@ def _cell(count: int | None, n: int) -> str:
 
 
 if __name__ == "__main__":
-    write(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    write(*(json.loads(Path(path).read_text(encoding="utf-8")) for path in sys.argv[1:3]))

@@ -245,9 +245,10 @@ def test_an_empty_answer_is_unknown_to_math_verify() -> None:
 def test_the_page_has_the_rules_on_which_a_grader_failed(figures: dict[str, Any], tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- begin measured -->\nold\n<!-- end measured -->\nafter\n")
-    write(figures, page)
+    write({"cases": "\n| class | n |"}, figures, page)
     text = page.read_text()
-    assert text.startswith("before\n<!-- begin measured -->\n\nDifferent answers: twelve (12). math-verify 0.")
+    assert text.startswith("before\n<!-- begin measured -->\n\n**Cases by class**\n\n| class | n |\n\nDifferent")
+    assert "Different answers: twelve (12). math-verify 0." in text
     assert "old" not in text
     # the upper ends are t²/(n + t²): 28.76% of 12, 99.38% of 1, 3.58% of 106
     zero = "0: 0.0% [0.0, 28.8]"

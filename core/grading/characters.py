@@ -35,10 +35,33 @@ _GROUPED = re.compile("(?<=[0-9])[\u00a0\u2007\u2008\u2009\u200a\u202f](?=[0-9]{
 
 _MICRO = re.compile("([0-9]) ?[µμ]([mgslLAFHCJWVN])(?![A-Za-z])")
 
-_GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma sigma tau "
-    "upsilon phi chi psi omega"
-).split()
+_GREEK = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "omicron",
+    "pi",
+    "rho",
+    "varsigma",
+    "sigma",
+    "tau",
+    "upsilon",
+    "phi",
+    "chi",
+    "psi",
+    "omega",
+]
 _SIGNS = str.maketrans(
     {
         **dict.fromkeys("‐‑‒–—―−﹣－⁃", "-"),
@@ -48,7 +71,9 @@ _SIGNS = str.maketrans(
         **{
             char: rf"\{name} "
             for char, name in zip(
-                "ΓΔΘΛΞΠΣΦΨΩ", "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(), strict=True
+                "ΓΔΘΛΞΠΣΦΨΩ",
+                ["Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"],
+                strict=True,
             )
         },
         **dict.fromkeys("×·⋅•∙∗✕✖・", r"\cdot "),

@@ -125,24 +125,21 @@ def _decide_read(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -
 def _decide_quantities(x: Quantity, y: Quantity, judge: Judge, nesting: int, comparisons: int) -> Outcome:
     """A unit that one answer leaves out is no difference. Units of one dimension are converted."""
     in_degrees = any(unit and unit.powers == (("degree", 1),) for unit in (x.unit, y.unit))
-    if in_degrees and r"\pi" in x.body + y.body:
-        return Outcome("unknown", "units differ")
-    if x.unit is None or y.unit is None or x.unit.size == y.unit.size or None in (x.number, y.number):
-        if x.unit and y.unit and (x.unit.powers != y.unit.powers or x.unit.size != y.unit.size):
+    size = Fraction(1)  # of a's unit in b's
+    if x.unit and y.unit:
+        if x.unit.powers != y.unit.powers:
             return Outcome("unknown", "units differ")
-        if x.number is not None and y.number is not None:
-            return EQUAL if x.number == y.number else UNEQUAL
-        return decide(x.body, y.body, judge, nesting, comparisons)
-    if x.unit.powers != y.unit.powers:
+        size = x.unit.size / y.unit.size
+    elif in_degrees and r"\pi" in x.body + y.body:
         return Outcome("unknown", "units differ")
-    assert x.number is not None and y.number is not None
-    return EQUAL if x.number * x.unit.size == y.number * y.unit.size else UNEQUAL
+    if x.number is not None and y.number is not None:
+        return EQUAL if x.number * size == y.number else UNEQUAL
+    return decide(x.body, y.body, judge, nesting, comparisons) if size == 1 else Outcome("unknown", "units differ")
 
 
 def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -> Outcome:
-    matrix_a, matrix_b = as_matrix(a), as_matrix(b)
-    list_a, list_b = as_list(a), as_list(b)
-    if list_a is None and list_b is None and matrix_a is None and matrix_b is None:
+    """The outcome for two answers of which one may be a list or a matrix. Two shapes differ only if both are read."""
+    if all(as_list(text) is None and as_matrix(text) is None for text in (a, b)):
         return _decide_single(a, b, judge)
     if nesting > MAX_NESTING:
         return Outcome("unknown", "nested too deep")
@@ -150,40 +147,48 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) 
     def compare_members(x: str, y: str, left: int) -> Outcome:
         return decide(x, y, judge, nesting + 1, left)
 
-    def if_read(outcome: Outcome) -> Outcome:
-        """The outcome, which is unequal, if both answers can be read; else why one cannot be."""
-        reads = _all(_read(text, judge, nesting) for text in (a, b))
-        return outcome if reads == EQUAL else reads
+    if as_matrix(a) or as_matrix(b):
+        outcome = _compare_with_matrix(a, b, compare_members, comparisons)
+    else:
+        outcome = _compare_with_list(a, b, judge, compare_members, comparisons)
+    if outcome != UNEQUAL:
+        return outcome
+    reads = _all(_read(text, judge, nesting) for text in (a, b))
+    return UNEQUAL if reads == EQUAL else reads
 
+
+def _compare_with_matrix(a: str, b: str, compare_members: _CompareMembers, comparisons: int) -> Outcome:
+    """A matrix of one row or column equals the tuple of its cells, and without brackets also their list."""
+    matrix_a, matrix_b = as_matrix(a), as_matrix(b)
     if matrix_a and matrix_b:
         return _compare_matrices(matrix_a, matrix_b, compare_members, comparisons)
-    if matrix_a or matrix_b:
-        rows, other = (matrix_a, list_b) if matrix_a else (matrix_b, list_a)
-        if other is None:
-            return if_read(UNEQUAL)
-        assert rows is not None
-        return _compare_vector(rows, other, is_bare_matrix(a if matrix_a else b), compare_members, comparisons)
+    matrix, other = (a, b) if matrix_a else (b, a)
+    rows, listed = matrix_a or matrix_b or (), as_list(other)
+    if listed is None:
+        return UNEQUAL
+    if 1 not in (len(rows), len(rows[0])) or not (is_bare_matrix(matrix) or listed.brackets in ("()", "[]")):
+        return Outcome("unknown", "a matrix or a list")
+    cells = rows[0] if len(rows) == 1 else tuple(row[0] for row in rows)
+    return _compare_tuples(cells, listed.members, compare_members, comparisons)
+
+
+def _compare_with_list(a: str, b: str, judge: Judge, compare_members: _CompareMembers, comparisons: int) -> Outcome:
+    list_a, list_b = as_list(a), as_list(b)
     inequalities = {INEQUALITY.search(member) is not None for member in _members(list_a) + _members(list_b)}
     if inequalities == {True, False}:
         return Outcome("unknown", "several relations")  # the comma of `x<2, x>3` may be `and` or `or`
     if list_a is not None and list_b is not None:
         for one, other in ((list_a, b), (list_b, a)):  # `(x,y)\in\{(1,2)\}`
-            if (
-                one.brackets == "{}"
-                and len(one.members) == 1
-                and not other.startswith(r"\{")
-                and as_list(one.members[0])
-            ):
+            if one.brackets == "{}" and len(one.members) == 1 and other[:1] != "\\" and as_list(one.members[0]):
                 return compare_members(one.members[0], other, comparisons)
-        outcome = _compare_lists(list_a, list_b, compare_members, comparisons)
-        return if_read(outcome) if outcome == UNEQUAL else outcome
+        return _compare_lists(list_a, list_b, compare_members, comparisons)
     single = a if list_a is None else b
     if RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
         return judge(a, b)
     list_a, list_b = list_a or List("{}", (a,)), list_b or List("{}", (b,))
     if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
         return _compare_sets(list_a, list_b, compare_members, comparisons)
-    return if_read(UNEQUAL)
+    return UNEQUAL
 
 
 def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
@@ -210,7 +215,7 @@ def _decide_clocks(a: str, b: str) -> Outcome | None:
     if x and y:
         same = x[:2] == y[:2] if not x.half and not y.half else bool(x.minutes() & y.minutes())
         outcomes.add(EQUAL if same else UNEQUAL)
-    if u and v and 0 not in u + v and not (x and x.half or y and y.half):
+    if u and v and 0 not in u + v and not any(clock and clock.half for clock in clocks):
         same = len(u) == len(v) and all(p * v[0] == q * u[0] for p, q in zip(u, v, strict=True))
         outcomes.add(EQUAL if same else UNEQUAL)
     return outcomes.pop() if len(outcomes) == 1 else Outcome("unknown", "a time or a ratio")
@@ -245,13 +250,15 @@ def _read(text: str, judge: Judge, nesting: int) -> Outcome:
     text, _ = without_variable(text, "")
     if read_quantity(text).number is not None or is_words(text) or read_endless(text):
         return EQUAL
-    if (listed := as_list(text)) is not None:
+    rows, listed = as_matrix(text), as_list(text)
+    if rows is not None:
+        return _all(_read(cell, judge, nesting + 1) for row in rows for cell in row)
+    if listed is not None:
         if nesting > MAX_NESTING or len(listed.members) > MAX_COMPARISONS:
             return Outcome("unknown", "nested too deep")
         return _all(_read(member, judge, nesting + 1) for member in listed.members)
-    if (reason := _not_mathematics(text, text)) is not None:
-        return Outcome("unknown", reason)
-    return judge(text, text)
+    reason = _not_mathematics(text, text)
+    return judge(text, text) if reason is None else Outcome("unknown", reason)
 
 
 def _members(listed: List | None) -> tuple[str, ...]:
@@ -270,16 +277,12 @@ def _compare_matrices(
     return _all(compare_members(x, y, comparisons // len(cells)) for x, y in cells)
 
 
-def _compare_vector(
-    rows: tuple[tuple[str, ...], ...], other: List, bare: bool, compare_members: _CompareMembers, comparisons: int
+def _compare_tuples(
+    members_a: tuple[str, ...], members_b: tuple[str, ...], compare_members: _CompareMembers, comparisons: int
 ) -> Outcome:
-    """A matrix of one row or column equals the tuple of its cells, and without brackets also their list."""
-    cells = rows[0] if len(rows) == 1 else tuple(row[0] for row in rows)
-    if 1 not in (len(rows), len(rows[0])) or not (bare or other.brackets in ("()", "[]")):
-        return Outcome("unknown", "a matrix or a list")
-    if len(cells) != len(other.members):
+    if len(members_a) != len(members_b):
         return UNEQUAL
-    return _all(compare_members(x, y, comparisons) for x, y in zip(cells, other.members, strict=True))
+    return _all(compare_members(x, y, comparisons) for x, y in zip(members_a, members_b, strict=True))
 
 
 def _compare_lists(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
@@ -288,9 +291,7 @@ def _compare_lists(list_a: List, list_b: List, compare_members: _CompareMembers,
         return UNEQUAL
     if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
         return _compare_sets(list_a, list_b, compare_members, comparisons)
-    if len(list_a.members) != len(list_b.members):
-        return UNEQUAL
-    return _all(compare_members(x, y, comparisons) for x, y in zip(list_a.members, list_b.members, strict=True))
+    return _compare_tuples(list_a.members, list_b.members, compare_members, comparisons)
 
 
 def _compare_sets(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:

@@ -14,17 +14,103 @@ _TOKEN = re.compile(
     r"|[-+/^_=<>()\[\]{},|!&]|\s+"
 )
 _COMMANDS = frozenset(
-    "frac binom sqrt overline hat vec tilde cdot pm mp le ge ne infty pi circ cup cap setminus emptyset mid to "
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det lim sum prod int "
-    "lfloor rfloor lceil rceil alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu "
-    "nu xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega "
-    "ell hbar".split()
+    [
+        "frac",
+        "binom",
+        "sqrt",
+        "overline",
+        "hat",
+        "vec",
+        "tilde",
+        "cdot",
+        "pm",
+        "mp",
+        "le",
+        "ge",
+        "ne",
+        "infty",
+        "pi",
+        "circ",
+        "cup",
+        "cap",
+        "setminus",
+        "emptyset",
+        "mid",
+        "to",
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "exp",
+        "gcd",
+        "lcm",
+        "max",
+        "min",
+        "det",
+        "lim",
+        "sum",
+        "prod",
+        "int",
+        "lfloor",
+        "rfloor",
+        "lceil",
+        "rceil",
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Pi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+        "ell",
+        "hbar",
+    ]
 )
 _MATRICES = frozenset(rf"\{side}{{{name}}}" for side in ("begin", "end") for name in ("pmatrix", "matrix", "vmatrix"))
-_RENAMED = {"I": "Z_{symi}", r"\gamma": "g_{symgamma}"}  # the library's imaginary unit, and Euler's constant
+# The library's imaginary unit, Euler's constant, and the function of this name.
+_RENAMED = {"I": "Z_{symi}", r"\gamma": "g_{symgamma}", r"\Gamma": "G_{symgamma}"}
 _SUPERSCRIPTS = re.compile(r"([A-Za-z])\^\{(T|\*)\}")
 _MARKS = {"T": "tp", "*": "star"}
 _MIXED = re.compile(r"(?<![0-9.])([0-9]+)(\\frac\{[0-9]+\}\{[0-9]+\})")
+_DECIMAL = re.compile(r"([0-9]*)\.([0-9]*)")
 _UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|[0-9A-Za-z]\\\{")
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _PRODUCT = re.compile(
@@ -54,7 +140,13 @@ def for_library(text: str) -> str | None:
     written = re.sub(r"(?<=[0-9])\^\{T\}", "^{T_{sym}}", written)
     if "^{T}" in written or "^{*}" in written or _UNREAD.search(written):
         return None
-    return _with_products(_MIXED.sub(r"(\1+\2)", written))
+    return _DECIMAL.sub(_fraction, _with_products(_MIXED.sub(r"(\1+\2)", written)))
+
+
+def _fraction(decimal: re.Match[str]) -> str:
+    """A decimal as a fraction, because the library's parser keeps 15 digits."""
+    whole, part = decimal.groups()
+    return rf"\frac{{{int(whole + part)}}}{{{10 ** len(part)}}}" if part else whole
 
 
 def _is_known(token: str) -> bool:
@@ -66,16 +158,12 @@ def _is_known(token: str) -> bool:
 def _joined(tokens: list[str]) -> str:
     """The tokens as one text, in which symbols that mean something else to the library have other names."""
     written = list[str]()
-    for i, token in enumerate(tokens):
-        subscripted = i + 1 < len(tokens) and tokens[i + 1].startswith("_")
-        called = i + 1 < len(tokens) and tokens[i + 1] == "("
-        if token == r"\Gamma" and not called:
-            token = "G_{symgamma}"
-        elif token in _RENAMED and not subscripted:
-            token = _RENAMED[token]
-        if token[:1].isalpha() and written and re.search(r"\\[A-Za-z]+$", written[-1]):
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        renamed = following[:1] != "_" and (token != r"\Gamma" or following != "(")
+        symbol = _RENAMED.get(token, token) if renamed else token
+        if symbol[:1].isalpha() and written and re.search(r"\\[A-Za-z]+$", written[-1]):
             written.append(" ")
-        written.append(token)
+        written.append(symbol)
     return "".join(written)
 
 

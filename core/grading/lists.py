@@ -53,7 +53,10 @@ def _both_signs(text: str) -> list[str]:
     signs = _SIGN.findall(text)
     if signs not in (["pm"], ["mp"], ["pm", "mp"], ["mp", "pm"]):
         return [text]
-    return [_SIGN.sub(lambda sign: upper if sign[1] == "pm" else lower, text) for upper, lower in ("+-", "-+")]
+    return [
+        _SIGN.sub(lambda sign, signs=signs: signs[sign[1]], text)
+        for signs in ({"pm": "+", "mp": "-"}, {"pm": "-", "mp": "+"})
+    ]
 
 
 def as_matrix(text: str) -> tuple[tuple[str, ...], ...] | None:

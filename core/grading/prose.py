@@ -13,7 +13,8 @@ from core.grading.units import is_currency, read_unit
 _LEAD = re.compile(
     r"(?:\\(?:therefore|Rightarrow|because)(?![A-Za-z])\s*|=\s*"
     r"|(?:\\text\{)?(?:(?:so|thus|hence|therefore|finally)(?![A-Za-z])\}?,?\s*)"
-    r"|(?:\\text\{)?(?:the )?(?:final |correct )?(?:answer|result|solution|value)(?: is| are| equals)?(?:\}\s*[:=]?|\s*[:=]|(?<=is|re|ls)(?![A-Za-z]))\s*"
+    r"|(?:\\text\{)?(?:the )?(?:final |correct )?(?:answer|result|solution|value)(?: is| are| equals)?"
+    r"(?:\}\s*[:=]?|\s*[:=]|(?<=is|re|ls)(?![A-Za-z]))\s*"
     r"|(?:\\text\{)?答案[是为]?\}?:?\s*)",
     re.IGNORECASE,
 )
@@ -38,7 +39,39 @@ _BARE_UNIT = re.compile(
     r"(?:/[A-Za-z]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
 )
 _USUAL = frozenset(
-    "mm cm dm km in ft yd mi mg kg lb lbs ml mL dl oz hr Hz eV kW kV kJ GB MB KB kB TB st nd rd th".split()
+    [
+        "mm",
+        "cm",
+        "dm",
+        "km",
+        "in",
+        "ft",
+        "yd",
+        "mi",
+        "mg",
+        "kg",
+        "lb",
+        "lbs",
+        "ml",
+        "mL",
+        "dl",
+        "oz",
+        "hr",
+        "Hz",
+        "eV",
+        "kW",
+        "kV",
+        "kJ",
+        "GB",
+        "MB",
+        "KB",
+        "kB",
+        "TB",
+        "st",
+        "nd",
+        "rd",
+        "th",
+    ]
 )
 _CODE = re.compile(r"([+-]?)\s*(Rs\.?|[A-Z]{3})\s*(?=[0-9.\\])")
 _SPACES = re.compile(r" +")

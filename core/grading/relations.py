@@ -15,7 +15,7 @@ _ASSIGNMENT = re.compile(
     r"(=|\\in(?![A-Za-z]))([^=<>]+)"
 )
 _SYMBOL = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
-_GREEK = frozenset(rf"\{name}" for name in "alpha beta gamma delta theta lambda mu phi omega".split())
+_GREEK = frozenset(rf"\{name}" for name in ["alpha", "beta", "gamma", "delta", "theta", "lambda", "mu", "phi", "omega"])
 _CONNECTIVE = re.compile(r"\\text\{(and|or)\}")
 _VARIABLE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]|[<>]|\\(?:le|ge|ne|in)(?![A-Za-z])")  # or another relation
 _BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\vert|[|:])(.+)\\\}")

@@ -7,7 +7,8 @@ because letters in it are words or units and letters outside are symbols.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 from core.grading.typography_tables import (
     ALPHABETS,
@@ -36,6 +37,7 @@ _COLUMNS = re.compile(r"[clr|@ ]*")
 _BLANKS = re.compile(r"\s+")
 _DIGITS = re.compile(r"-?[0-9]+")
 _NEEDS_GROUPING = re.compile(r"^\s*[0-9]|[+/-]")
+_CURRENCIES = (r"\$", r"\euro", r"\pounds")
 NARROW = "\u00a0"  # stands for a narrow space, which may set off thousands
 _TAKES = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, r"\overline": 1, r"\dot": 1, r"\hat": 1, r"\vec": 1, r"\tilde": 1}
 
@@ -160,51 +162,56 @@ class _Typesetter:
             self._arguments, self._digits = 1, True
         self._write(text)
 
-    def _command(self, token: str, i: int) -> int:
+    def _command(self, command: str, i: int) -> int:
         """Write a command, or what stands for it; the index of the next token."""
-        token = RENAMED.get(token, token)
-        if token == r"\\":
-            return self._new_row(i)
-        name = token.rstrip("*")
-        if name in (r"\begin", r"\end"):
-            return self._environment(name, i)
+        command = RENAMED.get(command, command)
+        name = command if command == r"\\" else command.rstrip("*")
+        if (special := self._special.get(name)) is not None:
+            return special(self, name, i)
         if name in DROPPED:
             if name in (r"\left", r"\right", r"\middle") and self._next(i).startswith("."):
                 self._tokens[i] = self._tokens[i][1:]
-            return i
-        if name in DROPPED_WITH_ARGUMENTS:
-            dropped, wraps = DROPPED_WITH_ARGUMENTS[name]
-            for _ in range(dropped):
-                i = self._after_argument(i)
-            self._unwrap = wraps or (name == r"\color" and self._next(i) == "{")
-            return i
-        if name == r"\mathbb":
-            return self._blackboard(i)
-        if name in TEXTS or name in ALPHABETS or name in UNWRAPPED:
-            if self._next(i).isspace() and i + 1 < len(self._tokens):
-                i += 1
-            if self._next(i) == "{":
-                self._unwrap = True
-                self._into_words = name in TEXTS and not self._words
-            return i
-        if self._words and (not token.startswith("\\") or token in (r"\$", r"\euro", r"\pounds")):
-            self._pieces.append((True, token))
-            return i
-        if self._arguments and token.startswith("\\") and name not in _TAKES:
-            self._write(f"{{{token}}}")
+        elif name in DROPPED_WITH_ARGUMENTS:
+            i = self._drop_arguments(name, i)
+        elif name in TEXTS or name in ALPHABETS or name in UNWRAPPED:
+            i = self._font(name, i)
+        elif self._words and (not command.startswith("\\") or command in _CURRENCIES):
+            self._pieces.append((True, command))
+        elif self._arguments and command.startswith("\\") and name not in _TAKES:
+            self._write(f"{{{command}}}")
             self._arguments -= 1
-            return i
-        self._write(token)
-        self._belongs = token[-1:].isalpha() and name not in _TAKES
-        if name in _TAKES:
-            if name == r"\sqrt" and (option := _OPTION.match(self._next(i))):
-                self._write(option[0].strip())
-                self._tokens[i] = self._tokens[i][option.end() :]
-            if not self._next(i).lstrip().startswith("("):
-                self._arguments, self._digits = _TAKES[name], name == r"\sqrt"
+        else:
+            self._symbol(command, i)
         return i
 
-    def _new_row(self, i: int) -> int:
+    def _symbol(self, command: str, i: int) -> None:
+        """Write a command that has a meaning, and note how many arguments it takes."""
+        self._write(command)
+        self._belongs = command[-1:].isalpha() and command not in _TAKES
+        if command not in _TAKES:
+            return
+        if command == r"\sqrt" and (option := _OPTION.match(self._next(i))):
+            self._write(option[0].strip())
+            self._tokens[i] = self._tokens[i][option.end() :]
+        if not self._next(i).lstrip().startswith("("):
+            self._arguments, self._digits = _TAKES[command], command == r"\sqrt"
+
+    def _drop_arguments(self, name: str, i: int) -> int:
+        dropped, wraps = DROPPED_WITH_ARGUMENTS[name]
+        for _ in range(dropped):
+            i = self._after_argument(i)
+        self._unwrap = wraps or (name == r"\color" and self._next(i) == "{")
+        return i
+
+    def _font(self, name: str, i: int) -> int:
+        if self._next(i).isspace() and i + 1 < len(self._tokens):
+            i += 1
+        if self._next(i) == "{":
+            self._unwrap = True
+            self._into_words = name in TEXTS and not self._words
+        return i
+
+    def _new_row(self, _name: str, i: int) -> int:
         following = self._next(i)
         if not self._environments and (lost := _LOST_BACKSLASH.match(following)):
             self._tokens[i] = following[lost.end() :] or " "
@@ -228,13 +235,20 @@ class _Typesetter:
             after = rest if _COLUMNS.fullmatch(columns) else after
         return after
 
-    def _blackboard(self, i: int) -> int:
+    def _blackboard(self, _name: str, i: int) -> int:
         letter, after = self._argument(i)
         if letter in BLACKBOARD:
             self._write(rf"\mathbb{{{letter}}}")
             return after
         self._unwrap = self._next(i) == "{"
         return i
+
+    _special: ClassVar[dict[str, Callable[[_Typesetter, str, int], int]]] = {
+        r"\\": _new_row,
+        r"\begin": _environment,
+        r"\end": _environment,
+        r"\mathbb": _blackboard,
+    }
 
     def _argument(self, i: int) -> tuple[str, int]:
         """The text of the argument at a token, and the index of the token after it."""

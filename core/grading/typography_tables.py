@@ -91,5 +91,27 @@ ENVIRONMENTS = {
     **dict.fromkeys(("equation", "math", "displaymath", "center", "gather", "gathered"), ""),
 }
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det lim".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "exp",
+        "gcd",
+        "lcm",
+        "max",
+        "min",
+        "det",
+        "lim",
+    ]
 )

@@ -149,9 +149,52 @@ _POWER_WORDS = {"square": 2, "squared": 2, "sq": 2, "cubic": 3, "cubed": 3, "cu"
 
 # Words that follow a number and are no unit, although they end as a plural does: they change the number, or go on.
 _NO_NOUN = frozenset(
-    "times plus minus less this thus less is was has does equals divides exceeds tens hundreds thousands millions "
-    "billions trillions dozens scores halves thirds fourths quarters fifths sixths sevenths eighths ninths tenths "
-    "hundredths thousandths squares cubes always perhaps sometimes hours-plus others percents mods factors".split()
+    [
+        "times",
+        "plus",
+        "minus",
+        "less",
+        "this",
+        "thus",
+        "less",
+        "is",
+        "was",
+        "has",
+        "does",
+        "equals",
+        "divides",
+        "exceeds",
+        "tens",
+        "hundreds",
+        "thousands",
+        "millions",
+        "billions",
+        "trillions",
+        "dozens",
+        "scores",
+        "halves",
+        "thirds",
+        "fourths",
+        "quarters",
+        "fifths",
+        "sixths",
+        "sevenths",
+        "eighths",
+        "ninths",
+        "tenths",
+        "hundredths",
+        "thousandths",
+        "squares",
+        "cubes",
+        "always",
+        "perhaps",
+        "sometimes",
+        "hours-plus",
+        "others",
+        "percents",
+        "mods",
+        "factors",
+    ]
 )
 _ITEM = re.compile(
     r"\^\{?\\circ\}?(?:[CF](?![A-Za-z]))?|\\[a-z]+|[A-Z]{0,2}\\?\$"
@@ -299,6 +342,27 @@ def _composed(size: Fraction, formula: str, basic: dict[str, Unit]) -> Unit:
 
 _ONE = Unit(Fraction(1), (), ())
 _MONEY = frozenset(
-    "dollar euro sterling yuan yen yensign rupee won rouble peso franc cad aud hkd nzd sgd krona real lira dirham "
-    "rand".split()
+    [
+        "dollar",
+        "euro",
+        "sterling",
+        "yuan",
+        "yen",
+        "yensign",
+        "rupee",
+        "won",
+        "rouble",
+        "peso",
+        "franc",
+        "cad",
+        "aud",
+        "hkd",
+        "nzd",
+        "sgd",
+        "krona",
+        "real",
+        "lira",
+        "dirham",
+        "rand",
+    ]
 )

@@ -89,6 +89,10 @@ def judge(a: str, b: str) -> Outcome:
         return UNEQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and expand(x - y) == 0:
         return EQUAL  # this takes a fraction of the time that math-verify spends on simplifying
+    return _by_math_verify(x, y)
+
+
+def _by_math_verify(x: Any, y: Any) -> Outcome:
     forward, backward = _math_verify(x, y), _math_verify(y, x)
     if forward and backward:
         return EQUAL
@@ -110,29 +114,36 @@ def _parsed(text: str) -> Any:
     """
     if (number := parse_number(text)) is not None:
         return Rational(number.numerator, number.denominator)
-    if _MEMBERSHIP.search(text):
-        return None
     word, inequalities = alternatives(text)
     if word:
-        sets = [_parsed(inequality) for inequality in inequalities]
-        if not all(isinstance(solutions, Set) for solutions in sets):
-            return None
-        return Union(*sets) if word == "or" else Intersection(*sets)
-    written = for_library(text)
-    if written is None:
-        return None
-    try:
-        expression = latex2sympy(written, is_real=True, normalization_config=None, conversion_config=_READS)
-    except Exception as error:  # the parser raises bare exceptions for what is not in its grammar
-        if type(error) is not Exception and not isinstance(error, LIBRARY_ERRORS):
-            raise
-        return None
-    if is_relation(expression) and not expression.free_symbols:
+        return _combined(word, [_parsed(inequality) for inequality in inequalities])
+    expression = None if _MEMBERSHIP.search(text) else _expression(text)
+    if expression is None or (is_relation(expression) and not expression.free_symbols):
         return None
     value = expression.xreplace(_exact(expression))
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
     return value.doit() if value.has(*_UNEVALUATED) else value
+
+
+def _combined(word: str, solutions: list[Any]) -> Set | None:
+    """The numbers that satisfy one of several inequalities ("or"), or all of them; None if one has no set of them."""
+    if not all(isinstance(numbers, Set) for numbers in solutions):
+        return None
+    return Union(*solutions) if word == "or" else Intersection(*solutions)
+
+
+def _expression(text: str) -> Any:
+    """What the library's parser makes of a text; None if it, or `for_library`, does not read the text."""
+    written = for_library(text)
+    if written is None:
+        return None
+    try:
+        return latex2sympy(written, is_real=True, normalization_config=None, conversion_config=_READS)
+    except Exception as error:  # the parser raises bare exceptions for what is not in its grammar
+        if type(error) is not Exception and not isinstance(error, LIBRARY_ERRORS):
+            raise
+        return None
 
 
 def _exact(value: Any) -> dict[Any, Any]:

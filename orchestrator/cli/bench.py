@@ -22,7 +22,7 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"Name of the benchmark: {', '.join(BENCHES)}.", show_default=False)],
     questions: Annotated[
         list[str] | None,
-        typer.Argument(help="For `grading`: benchmarks, as for `coevo evaluate`, whose answers it grades."),
+        typer.Argument(help="For `grading`: benchmarks whose answers it grades; without any, its own cases."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,9 +30,8 @@ def bench(
     with clear_errors():
         if name not in BENCHES:
             raise RunError(f"bench {name!r}: {no_such('benchmark', BENCHES, name)}")
-        if (name == "grading") != bool(questions):
-            expected = "the names or files of benchmarks" if name == "grading" else "no further arguments"
-            raise RunError(f"bench {name}: expected {expected}, got {' '.join(questions or ['none'])}")
+        if questions and name != "grading":
+            raise RunError(f"bench {name}: expected no further arguments, got {' '.join(questions)}")
         measure = importlib.import_module(f"benchmarks.{name}").run
         result = measure(questions) if questions else measure()
         _print(result, as_json)
