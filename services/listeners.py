@@ -109,10 +109,10 @@ def _stranger(host: str, port: int, users: set[int] | None) -> str | None:
 
 
 def _host_and_port(url: str) -> tuple[str, int]:
-    parts = urlsplit(url if "://" in url else f"//{url}")
     try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
         return parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-    except ValueError:  # no number, or too large a one: no client connects there
+    except ValueError:  # such as a port that is no number: no client connects there
         return "", 0
 
 
