@@ -148,7 +148,7 @@ export function ComparePage({ query }) {
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
     ${leftOut.length > 0 && html`<p class="meta unlisted">The page draws ${COLOURS.length} runs. Left out: ${leftOut.join(", ")}. An experiment has no such limit, and neither has <code>coevo compare</code>.</p>`}
     <form class="filters" role="search" aria-label="Runs to compare" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label>Find a run <input type="search" maxlength="200" defaultValue=${found ?? ""} onChange=${(/** @type {EventOn<HTMLInputElement>} */ event) => change({ find: event.target.value.trim() || null })} /></label>
+      <label>Find a run <input type="search" maxlength="200" defaultValue=${found ?? ""} onChange=${(/** @type {EventOn<HTMLInputElement>} */ event) => change({ find: [event.target.value.trim()].filter(Boolean) })} /></label>
     </form>
     <${Loading} data=${page} error=${pageError}>
       <fieldset class="chips"><legend class="sr">Runs</legend>
