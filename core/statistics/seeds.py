@@ -6,7 +6,6 @@ alone say how precisely these very trainings were measured.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
@@ -118,7 +117,7 @@ def sign_test(differences: Sequence[float]) -> float:
     """The two-sided p of the exact sign test, in which zeros do not count (Dixon and Mood 1946)."""
     up, down = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     ways = sum(comb(up + down, i) for i in range(min(up, down) + 1))
-    return min(1.0, math.ldexp(ways, 1 - up - down))
+    return min(1.0, float(2 * ways / 2 ** (up + down)))
 
 
 def _interval(value: float, error: float, n: int, limits: tuple[float, float] | None = None) -> Estimate:

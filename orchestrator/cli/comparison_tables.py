@@ -74,22 +74,27 @@ def _cell(point: Point | None, difference: Difference | None) -> str:
 
 
 def _differences(difference: Difference) -> Iterator[str]:
-    """The difference, its interval over seeds with n and p, and that over the choice of questions."""
+    """The difference, its interval over seeds (s) with p, and that over the choice of questions (q)."""
     yield f"{100 * difference.value:+.1f}"
     if test := difference.over_seeds:
-        yield f"{_points(test.estimate)}, {test.estimate.n} seeds"
-        values = (("p", test.p), ("sign test p", test.sign_p))
+        yield f"{_points(test.estimate, '…')} s"
+        values = (("p", test.p), ("sign p", test.sign_p))
         yield from (f"{name} = {p:.2g}" for name, p in values if p is not None)
-    yield f"{_points(difference.over_questions)}, questions"
+    yield f"{_points(difference.over_questions, '…')} q"
 
 
-def _points(estimate: Estimate) -> str:
-    return f"{100 * estimate.lo:+.1f} to {100 * estimate.hi:+.1f}"
+def _points(estimate: Estimate, to: str = " to ") -> str:
+    return f"{100 * estimate.lo:+.1f}{to}{100 * estimate.hi:+.1f}"
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:
     yield "First the mean over seeds, and its 95% interval over seeds if there are several."
     yield from comparison.remarks
+    tests = [figure.over_seeds for arm in comparison.arms for figure in arm.differences.values()]
+    if tests:
+        yield "q marks the interval over the choice of questions" + (", s that over seeds." if any(tests) else ".")
+    if any(test.sign_p is not None for test in tests if test):
+        yield "p is that of the t test over seeds, sign p that of the exact sign test."
     if _has_labels(comparison):
         yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
     for arm in comparison.arms:
