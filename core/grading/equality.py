@@ -166,6 +166,8 @@ def _compare_with_matrix(a: str, b: str, compare_members: _CompareMembers, compa
     rows, listed = matrix_a or matrix_b or (), as_list(other)
     if listed is None:
         return UNEQUAL
+    if listed.brackets in ("(]", "[)"):  # an interval
+        return UNEQUAL
     if 1 not in (len(rows), len(rows[0])) or not (is_bare_matrix(matrix) or listed.brackets in ("()", "[]")):
         return Outcome("unknown", "a matrix or a list")
     cells = rows[0] if len(rows) == 1 else tuple(row[0] for row in rows)

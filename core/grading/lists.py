@@ -15,7 +15,7 @@ _MOST_CELLS = 100  # of a matrix that is compared cell by cell
 
 
 class List(NamedTuple):
-    r"""A list as written: the brackets of `(1, 2]` are "(]", those of `\{1, 2\}` "{}", and those of a bare `1, 2` ""."""
+    r"""A list as written: the brackets of `(1, 2]` are "(]", those of `\{1, 2\}` "{}", those of a bare `1, 2` ""."""
 
     brackets: str
     members: tuple[str, ...]
