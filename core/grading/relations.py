@@ -31,7 +31,7 @@ def statement(text: str) -> tuple[str, str | None]:
 def _condition(text: str) -> str:
     r"""The condition of a set of real numbers in set-builder notation, `\{x\mid x>2\}` -> `x>2`; else the text."""
     match = _BUILT_SET.fullmatch(text)
-    return match[2] if match and match[1] in match[2] and RELATION.search(match[2]) else text
+    return match[2].strip() if match and match[1] in match[2] and RELATION.search(match[2]) else text
 
 
 def _conclusion(text: str) -> str:
