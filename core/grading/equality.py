@@ -198,7 +198,7 @@ def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
 def _decide_clocks(a: str, b: str) -> Outcome | None:
     """The outcome if one answer is a time of the day or a ratio; else None."""
     clocks, ratios = [read_clock(text) for text in (a, b)], [read_ratio(text) for text in (a, b)]
-    if clocks == ratios == [None, None]:
+    if not any(clocks) and not any(ratios):
         return None
     x, y = clocks
     u, v = ratios
