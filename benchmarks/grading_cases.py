@@ -81,5 +81,5 @@ def table(ours: dict[str, dict[str, int]], theirs: dict[str, dict[str, int]]) ->
     """The counts as a table in Markdown: of each class those of ours, then those of math-verify."""
     heads = [f"{grader}: {outcome}" for grader in ("ours", "math-verify") for outcome in OUTCOMES]
     rows = [[name, sum(counted.values()), *counted.values(), *theirs[name].values()] for name, counted in ours.items()]
-    lines = [["class", "n", *heads], ["---"] * (2 + len(heads)), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    lines: list[list[Any]] = [["class", "n", *heads], ["---"] * (2 + len(heads)), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)

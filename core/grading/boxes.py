@@ -6,7 +6,7 @@ import re
 
 _BRACES = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*(?:\{|(?=[^\s{}\\])|(?=\\[A-Za-z]))|\\.|[{}]", re.DOTALL)
 _TOKEN = re.compile(r"\\[A-Za-z]+(?:\{[^{}]*\}){0,2}|-?[0-9]+(?:\.[0-9]+)?|.")  # as TeX, but for the whole number
-_BETWEEN = re.compile(r"\s*[$.]*\s*(,|and|or|,\s*and|,\s*or)\s*[$]*\s*(?:[A-Za-z]\s*=\s*)?\$?", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*[$.]*\s*(,|and|,\s*and)\s*[$]*\s*(?:[A-Za-z]\s*=\s*)?\$?", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"(?:[?._\s-]|…|\\(?:l|c)?dots|\\square|\\(?:text|quad|,)|[{}])*")
 _LONGEST_BETWEEN = 40  # characters between two boxes that make one answer
 _MOST_BOXES = 20  # in one answer
@@ -15,9 +15,9 @@ _MOST_BOXES = 20  # in one answer
 def extract_boxed(text: str) -> str | None:
     r"""The content of the last `\boxed{…}` with balanced braces, stripped; None if there is none.
 
-    Escaped braces (`\{`) are text, not grouping, as in LaTeX. The text is read once, however many boxes stay open. A box
-    with nothing in it, or only with a placeholder such as `?`, is no answer. `\boxed{3} and \boxed{5}` is the answer
-    `3 and 5`.
+    Escaped braces (`\{`) are text, not grouping, as in LaTeX. The text is read once, however many boxes stay open. A
+    box with nothing in it, or only with a placeholder such as `?`, is no answer. `\boxed{3} and \boxed{5}` is the
+    answer `3 and 5`.
     """
     boxes = _boxes(text)
     while boxes and _PLACEHOLDER.fullmatch(text[slice(*boxes[-1][1])]):

@@ -9,9 +9,11 @@ import html
 import re
 import unicodedata
 
+from core.grading.names import names
+
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
 
-# An escape that JSON or Python has read, `\f` of `\frac`, and how the command goes on: only then it is a lost backslash.
+# An escape that JSON or Python has read, `\f` of `\frac`, and how the command goes on: only then it was a command.
 _LOST = {
     "\a": "lpha|ngle|pprox|rc",
     "\b": "oxed|inom|egin|ar|eta|ig|mod|oldsymbol",
@@ -35,33 +37,10 @@ _GROUPED = re.compile("(?<=[0-9])[\u00a0\u2007\u2008\u2009\u200a\u202f](?=[0-9]{
 
 _MICRO = re.compile("([0-9]) ?[µμ]([mgslLAFHCJWVN])(?![A-Za-z])")
 
-_GREEK = [
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "epsilon",
-    "zeta",
-    "eta",
-    "theta",
-    "iota",
-    "kappa",
-    "lambda",
-    "mu",
-    "nu",
-    "xi",
-    "omicron",
-    "pi",
-    "rho",
-    "varsigma",
-    "sigma",
-    "tau",
-    "upsilon",
-    "phi",
-    "chi",
-    "psi",
-    "omega",
-]
+_GREEK = names(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma "
+    "sigma tau upsilon phi chi psi omega"
+)
 _SIGNS = str.maketrans(
     {
         **dict.fromkeys("‐‑‒–—―−﹣－⁃", "-"),

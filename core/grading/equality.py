@@ -8,14 +8,14 @@ two answers that were both read. Nothing here has side effects, and the work is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 from core.grading import points
 from core.grading.answers import answer_key, is_words
 from core.grading.lists import List, as_list, as_matrix, is_bare_matrix, split
+from core.grading.outcomes import EQUAL, NEEDS_JUDGE, UNEQUAL, Outcome, all_of, any_of
 from core.grading.quantities import Quantity, read_clock, read_endless, read_quantity, read_ratio
 from core.grading.relations import (
     INEQUALITY,
@@ -26,21 +26,10 @@ from core.grading.relations import (
     without_variable,
 )
 from core.grading.units import read_unit
-from core.types import EqualityVerdict
-
-
-class Outcome(NamedTuple):
-    """A verdict, and the reason if it is unknown."""
-
-    verdict: EqualityVerdict
-    reason: str | None = None
-
 
 Judge = Callable[[str, str], Outcome]
 _CompareMembers = Callable[[str, str, int], Outcome]
 
-EQUAL, UNEQUAL = Outcome("equal"), Outcome("unequal")
-NEEDS_JUDGE = Outcome("unknown", "needs the symbolic judge")
 MAX_COMPARISONS = 100  # of the members of two sets; more would use up the deadline, so the outcome is unknown
 _ALL_COMPARISONS = 1_000  # of the members of sets within sets; also a process without a deadline compares them
 MAX_NESTING = 2  # lists within lists
@@ -77,7 +66,7 @@ def _decide_other_variables(a: str, b: str, variables: set[str], judge: Judge, n
     """Relations in one variable each, and not the same one: `x>2` says nothing about y."""
     if len({name.casefold() for name in variables}) == 1:
         return Outcome("unknown", "variables differ in case")
-    reads = _all(_read(text, judge, nesting) for text in (a, b))
+    reads = all_of(_read(text, judge, nesting) for text in (a, b))
     return UNEQUAL if reads == EQUAL else reads
 
 
@@ -153,7 +142,7 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) 
         outcome = _compare_with_list(a, b, judge, compare_members, comparisons)
     if outcome != UNEQUAL:
         return outcome
-    reads = _all(_read(text, judge, nesting) for text in (a, b))
+    reads = all_of(_read(text, judge, nesting) for text in (a, b))
     return UNEQUAL if reads == EQUAL else reads
 
 
@@ -165,6 +154,8 @@ def _compare_with_matrix(a: str, b: str, compare_members: _CompareMembers, compa
     matrix, other = (a, b) if matrix_a else (b, a)
     rows, listed = matrix_a or matrix_b or (), as_list(other)
     if listed is None:
+        return UNEQUAL
+    if listed.brackets in ("(]", "[)"):  # an interval
         return UNEQUAL
     if 1 not in (len(rows), len(rows[0])) or not (is_bare_matrix(matrix) or listed.brackets in ("()", "[]")):
         return Outcome("unknown", "a matrix or a list")
@@ -207,7 +198,7 @@ def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
 def _decide_clocks(a: str, b: str) -> Outcome | None:
     """The outcome if one answer is a time of the day or a ratio; else None."""
     clocks, ratios = [read_clock(text) for text in (a, b)], [read_ratio(text) for text in (a, b)]
-    if clocks == ratios == [None, None]:
+    if not any(clocks) and not any(ratios):
         return None
     x, y = clocks
     u, v = ratios
@@ -252,11 +243,11 @@ def _read(text: str, judge: Judge, nesting: int) -> Outcome:
         return EQUAL
     rows, listed = as_matrix(text), as_list(text)
     if rows is not None:
-        return _all(_read(cell, judge, nesting + 1) for row in rows for cell in row)
+        return all_of(_read(cell, judge, nesting + 1) for row in rows for cell in row)
     if listed is not None:
         if nesting > MAX_NESTING or len(listed.members) > MAX_COMPARISONS:
             return Outcome("unknown", "nested too deep")
-        return _all(_read(member, judge, nesting + 1) for member in listed.members)
+        return all_of(_read(member, judge, nesting + 1) for member in listed.members)
     reason = _not_mathematics(text, text)
     return judge(text, text) if reason is None else Outcome("unknown", reason)
 
@@ -274,7 +265,7 @@ def _compare_matrices(
     if (len(rows_a), len(rows_a[0])) != (len(rows_b), len(rows_b[0])):
         return UNEQUAL
     cells = [(x, y) for p, q in zip(rows_a, rows_b, strict=True) for x, y in zip(p, q, strict=True)]
-    return _all(compare_members(x, y, comparisons // len(cells)) for x, y in cells)
+    return all_of(compare_members(x, y, comparisons // len(cells)) for x, y in cells)
 
 
 def _compare_tuples(
@@ -282,7 +273,7 @@ def _compare_tuples(
 ) -> Outcome:
     if len(members_a) != len(members_b):
         return UNEQUAL
-    return _all(compare_members(x, y, comparisons) for x, y in zip(members_a, members_b, strict=True))
+    return all_of(compare_members(x, y, comparisons) for x, y in zip(members_a, members_b, strict=True))
 
 
 def _compare_lists(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
@@ -303,28 +294,6 @@ def _compare_sets(list_a: List, list_b: List, compare_members: _CompareMembers, 
     if needed > min(MAX_COMPARISONS, comparisons):
         return Outcome("unknown", "too many members")
     left = comparisons // max(1, needed)  # for the sets in each pair of members
-    matches = [_any(compare_members(x, y, left) for y in members_b.values()) for x in unmatched_a]
-    matches += [_any(compare_members(x, y, left) for x in members_a.values()) for y in unmatched_b]
-    return _all(matches)
-
-
-def _all(outcomes: Iterable[Outcome]) -> Outcome:
-    """Unequal beats unknown beats equal."""
-    return _combine(outcomes, decisive=UNEQUAL, otherwise=EQUAL)
-
-
-def _any(outcomes: Iterable[Outcome]) -> Outcome:
-    """Equal beats unknown beats unequal."""
-    return _combine(outcomes, decisive=EQUAL, otherwise=UNEQUAL)
-
-
-def _combine(outcomes: Iterable[Outcome], decisive: Outcome, otherwise: Outcome) -> Outcome:
-    """`decisive` as soon as an outcome has its verdict. Otherwise an unknown outcome, preferably `NEEDS_JUDGE`, which a
-    judge can still decide; `otherwise` if none is unknown."""
-    unknown = None
-    for outcome in outcomes:
-        if outcome.verdict == decisive.verdict:
-            return decisive
-        if outcome.verdict == "unknown" and (unknown is None or outcome == NEEDS_JUDGE):
-            unknown = outcome
-    return unknown or otherwise
+    matches = [any_of(compare_members(x, y, left) for y in members_b.values()) for x in unmatched_a]
+    matches += [any_of(compare_members(x, y, left) for x in members_a.values()) for y in unmatched_b]
+    return all_of(matches)

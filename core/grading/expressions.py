@@ -9,100 +9,20 @@ from __future__ import annotations
 
 import re
 
+from core.grading.names import names
+
 _TOKEN = re.compile(
     r"\\(?:begin|end)\{[a-z]+\}|\\mathbb\{[A-Z]\}|\\[A-Za-z]+|\\[{}\\]|[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[A-Za-z]|'+"
     r"|[-+/^_=<>()\[\]{},|!&]|\s+"
 )
 _COMMANDS = frozenset(
-    [
-        "frac",
-        "binom",
-        "sqrt",
-        "overline",
-        "hat",
-        "vec",
-        "tilde",
-        "cdot",
-        "pm",
-        "mp",
-        "le",
-        "ge",
-        "ne",
-        "infty",
-        "pi",
-        "circ",
-        "cup",
-        "cap",
-        "setminus",
-        "emptyset",
-        "mid",
-        "to",
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "log",
-        "ln",
-        "exp",
-        "gcd",
-        "lcm",
-        "max",
-        "min",
-        "det",
-        "lim",
-        "sum",
-        "prod",
-        "int",
-        "lfloor",
-        "rfloor",
-        "lceil",
-        "rceil",
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Pi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-        "hbar",
-    ]
+    names(
+        "frac binom sqrt overline hat vec tilde cdot pm mp le ge ne infty pi circ cup cap setminus emptyset "
+        "mid to sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det "
+        "lim sum prod int lfloor rfloor lceil rceil alpha beta gamma delta epsilon varepsilon zeta eta theta "
+        "vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta "
+        "Lambda Xi Pi Sigma Phi Psi Omega ell hbar"
+    )
 )
 _MATRICES = frozenset(rf"\{side}{{{name}}}" for side in ("begin", "end") for name in ("pmatrix", "matrix", "vmatrix"))
 # The library's imaginary unit, Euler's constant, and the function of this name.
@@ -111,7 +31,7 @@ _SUPERSCRIPTS = re.compile(r"([A-Za-z])\^\{(T|\*)\}")
 _MARKS = {"T": "tp", "*": "star"}
 _MIXED = re.compile(r"(?<![0-9.])([0-9]+)(\\frac\{[0-9]+\}\{[0-9]+\})")
 _DECIMAL = re.compile(r"([0-9]*)\.([0-9]*)")
-_UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|[0-9A-Za-z]\\\{")
+_UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|(?<![A-Za-z])[0-9A-Za-z]\\\{")
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _PRODUCT = re.compile(
     r"(?<=[)\]!])(?=[(\[0-9])|(?<=[0-9])(?=[(\[])|(?<=\\pi)(?=[(\[])|(?<=[)\]])(?=\\(?:frac|sqrt|pi))"
@@ -120,7 +40,7 @@ _INTERVALS = re.compile(r"[\[(][^\[\]()]*,[^\[\]()]*[\])]")
 
 
 def for_library(text: str) -> str | None:
-    """The LaTeX of a normalised text that the library reads as it is meant; None if the text has anything else in it."""
+    """The LaTeX of a normalised text that the library reads as it is meant; None if anything else is in the text."""
     if any(name in text for name in _TRIGONOMETRIC):
         text = text.replace(r"^{\circ}", r"\cdot\frac{\pi}{180}")
     text = _SUPERSCRIPTS.sub(lambda mark: f"{mark[1]}_{{{_MARKS[mark[2]]}}}", text.replace("%", r"\cdot\frac{1}{100}"))
@@ -159,7 +79,7 @@ def _joined(tokens: list[str]) -> str:
     """The tokens as one text, in which symbols that mean something else to the library have other names."""
     written = list[str]()
     for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        renamed = following[:1] != "_" and (token != r"\Gamma" or following != "(")
+        renamed = following[:1] != "_" and (token, following) != (r"\Gamma", "(")
         symbol = _RENAMED.get(token, token) if renamed else token
         if symbol[:1].isalpha() and written and re.search(r"\\[A-Za-z]+$", written[-1]):
             written.append(" ")

@@ -17,7 +17,8 @@ from queue import LifoQueue
 from types import TracebackType
 
 from core.grading.answers import normalise
-from core.grading.equality import NEEDS_JUDGE, Outcome, decide, no_judge
+from core.grading.equality import decide, no_judge
+from core.grading.outcomes import NEEDS_JUDGE, Outcome
 from core.grading.process import STARTUP_LIMIT, GradingError, WorkerProcess
 from core.types import EqualityVerdict
 

@@ -15,7 +15,7 @@ _MOST_CELLS = 100  # of a matrix that is compared cell by cell
 
 
 class List(NamedTuple):
-    r"""A list as written: the brackets of `(1, 2]` are "(]", those of `\{1, 2\}` "{}", and those of a bare `1, 2` ""."""
+    r"""A list as written: the brackets of `(1, 2]` are "(]", those of `\{1, 2\}` "{}", those of a bare `1, 2` ""."""
 
     brackets: str
     members: tuple[str, ...]
@@ -53,10 +53,8 @@ def _both_signs(text: str) -> list[str]:
     signs = _SIGN.findall(text)
     if signs not in (["pm"], ["mp"], ["pm", "mp"], ["mp", "pm"]):
         return [text]
-    return [
-        _SIGN.sub(lambda sign, signs=signs: signs[sign[1]], text)
-        for signs in ({"pm": "+", "mp": "-"}, {"pm": "-", "mp": "+"})
-    ]
+    upper, lower = ({"pm": first, "mp": second} for first, second in ("+-", "-+"))
+    return [_SIGN.sub(lambda sign: upper[sign[1]], text), _SIGN.sub(lambda sign: lower[sign[1]], text)]
 
 
 def as_matrix(text: str) -> tuple[tuple[str, ...], ...] | None:

@@ -1,4 +1,4 @@
-r"""The second layer of reading an answer, continued: plain text that stands for LaTeX, such as `sqrt(2)`, `2*3`, `x<=2`.
+r"""The second layer of reading an answer, continued: plain text that stands for LaTeX, such as `sqrt(2)` and `x<=2`.
 
 After it each value has one notation: arguments stand in braces, repeating decimals have an `\overline`, and a letter x
 between two numbers is a times sign.

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from core.errors import CoevoError
-from core.grading.equality import Outcome
+from core.grading.outcomes import Outcome
 
 STARTUP_LIMIT = 60.0  # seconds for an interpreter and its imports on a busy machine
 _ALARM_MARGIN = 5  # seconds after the deadline at which a worker without a parent ends itself

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from core.grading.names import names
 from core.grading.units import is_currency, read_unit
 
 _LEAD = re.compile(
@@ -39,39 +40,7 @@ _BARE_UNIT = re.compile(
     r"(?:/[A-Za-z]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
 )
 _USUAL = frozenset(
-    [
-        "mm",
-        "cm",
-        "dm",
-        "km",
-        "in",
-        "ft",
-        "yd",
-        "mi",
-        "mg",
-        "kg",
-        "lb",
-        "lbs",
-        "ml",
-        "mL",
-        "dl",
-        "oz",
-        "hr",
-        "Hz",
-        "eV",
-        "kW",
-        "kV",
-        "kJ",
-        "GB",
-        "MB",
-        "KB",
-        "kB",
-        "TB",
-        "st",
-        "nd",
-        "rd",
-        "th",
-    ]
+    names("mm cm dm km in ft yd mi mg kg lb lbs ml mL dl oz hr Hz eV kW kV kJ GB MB KB kB TB st nd rd th")
 )
 _CODE = re.compile(r"([+-]?)\s*(Rs\.?|[A-Z]{3})\s*(?=[0-9.\\])")
 _SPACES = re.compile(r" +")

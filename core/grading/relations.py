@@ -1,4 +1,4 @@
-r"""The sixth layer of reading an answer: relations, and what of them is the value: the 5 of `x=5` and of `m+n=2+3=5`."""
+r"""The sixth layer of reading an answer: relations, and which part is the value: the 5 of `x=5` and `m+n=2+3=5`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def statement(text: str) -> tuple[str, str | None]:
 def _condition(text: str) -> str:
     r"""The condition of a set of real numbers in set-builder notation, `\{x\mid x>2\}` -> `x>2`; else the text."""
     match = _BUILT_SET.fullmatch(text)
-    return match[2] if match and match[1] in match[2] and RELATION.search(match[2]) else text
+    return match[2].strip() if match and match[1] in match[2] and RELATION.search(match[2]) else text
 
 
 def _conclusion(text: str) -> str:
@@ -60,7 +60,7 @@ def alternatives(text: str) -> tuple[str, list[str]]:
 
 
 def _variable_of(text: str) -> str | None:
-    """The only symbol of a relation, such as the x of `x>2`; None if the text is no relation, or has several or none."""
+    """The only symbol of a relation, such as the x of `x>2`; None if there are several or none, or no relation."""
     text = _CONNECTIVE.sub(" ", text)
     if RELATION.search(text) is None or r"\text" in text:
         return None

@@ -27,6 +27,7 @@ _TAG = re.compile(r"<(/?)(b|i|u|em|strong|span|code|sub|sup|p|div|br)\b[^<>]{0,8
 _MARKED = re.compile(r"(\*\*\*|\*\*|\*|__|```|``|`|\"|'')(?=\S)(.*\S)\1", re.DOTALL)
 _MATHS = re.compile(r"\\[()\[\]](?!\s*[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\])")
 _QUANTITY = re.compile(r"\\(?:SI|qty)\{([^{}]*)\}\{([^{}]*)\}")
+_NO_SPACE = re.compile(r",\s*\\!\s*")  # `1,\! 234` is 1234
 _CURRENCY = re.compile(r"\$(?=-?[0-9.\\])")
 _WORD = r"[^\W\d_]+"
 _WORDS = re.compile(rf"{_WORD}(?:(?:\. ?|[ '-]){_WORD})*\.?")
@@ -43,7 +44,7 @@ _TAKES = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, r"\overline": 1, r"\dot": 1, r
 
 
 def typeset(text: str) -> str:
-    """The LaTeX of an answer without what is typography alone. Words stand in `\\text{}`, without spaces around them."""
+    """The LaTeX of an answer without what is typography alone. Words stand in `\\text{}`, without spaces around."""
     return _Typesetter(_without_markup(text)).read()
 
 
@@ -51,7 +52,7 @@ def _without_markup(text: str) -> str:
     """A text without HTML's tags, Markdown's marks and quotation marks around it, and the delimiters of mathematics."""
     if "</" in text or "<br" in text:
         text = _TAG.sub(_tag, text)
-    text = _QUANTITY.sub(r"\1\\text{ \2}", text.strip())
+    text = _NO_SPACE.sub(",", _QUANTITY.sub(r"\1\\text{ \2}", text.strip()))
     while (marked := _MARKED.fullmatch(text)) and marked[1] not in marked[2]:
         text = marked[2]
     text = _MATHS.sub("", text) if r"\begin" not in text else text
@@ -96,22 +97,22 @@ class _Typesetter:
     def read(self) -> str:
         i = 0
         while i < len(self._tokens):
-            token = self._tokens[i]
+            mark = self._tokens[i]
             i += 1
-            if not token:
+            if not mark:
                 continue
-            if token == "{":
+            if mark == "{":
                 self._open_brace(i - 1)
-            elif token == "}":
+            elif mark == "}":
                 self._close_brace()
-            elif token == "$":
+            elif mark == "$":
                 self._words = not self._words and any(brace.opened_words for brace in self._open)
-            elif token[0] == "\\":
-                i = self._command(token, i)
+            elif mark[0] == "\\":
+                i = self._command(mark, i)
             elif self._words:
-                self._pieces.append((True, token))
+                self._pieces.append((True, mark))
             else:
-                self._plain(token)
+                self._plain(mark)
         return self._joined()
 
     def _open_brace(self, i: int) -> None:
@@ -289,7 +290,7 @@ class _Typesetter:
 
 
 def _in_text(words: str) -> str:
-    """The content of a `\\text{}`: each phrase stays in one, a function becomes its command, the rest is mathematics."""
+    """The content of a `\\text{}`: each phrase stays in one, a function gets its command, the rest is mathematics."""
     return _WORDS.sub(_phrase, _BLANKS.sub(" ", words))
 
 
@@ -302,9 +303,9 @@ def _closing_braces(tokens: list[str]) -> dict[int, int]:
     """The index of each opening brace that closes -> that of its closing brace."""
     closing: dict[int, int] = {}
     opened: list[int] = []
-    for i, token in enumerate(tokens):
-        if token == "{":
+    for i, mark in enumerate(tokens):
+        if mark == "{":
             opened.append(i)
-        elif token == "}" and opened:
+        elif mark == "}" and opened:
             closing[opened.pop()] = i
     return closing

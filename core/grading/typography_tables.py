@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from core.grading.names import names
+
 
 def _commands(names: str) -> frozenset[str]:
     return frozenset("\\" + name for name in names.split())
@@ -9,8 +11,8 @@ def _commands(names: str) -> frozenset[str]:
 
 # Their argument is words.
 TEXTS = _commands(
-    "text textnormal textrm textsf texttt textbf textit textsl textsc textup textmd emph mbox hbox mathrm mathsf mathtt "
-    "operatorname unit si textsuperscript"
+    "text textnormal textrm textsf texttt textbf textit textsl textsc textup textmd emph mbox hbox mathrm mathsf "
+    "mathtt operatorname unit si textsuperscript"
 )
 # Their argument is mathematics in another font.
 ALPHABETS = _commands("mathbf mathit mathcal mathfrak mathscr mathnormal boldsymbol bm bold pmb symbf mathds")
@@ -22,9 +24,9 @@ BLACKBOARD = frozenset("RNZQC")
 DROPPED = _commands(
     "displaystyle textstyle scriptstyle scriptscriptstyle large Large LARGE huge Huge small footnotesize scriptsize "
     "normalsize tiny bf it rm sf tt sl sc em bfseries itshape rmfamily sffamily ttfamily scshape mdseries upshape "
-    "normalfont limits nolimits displaylimits left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl "
-    "Biggr bigm Bigm nonumber notag centering hfill hfil vfill noindent strut mathstrut protect blacksquare qed qedhere "
-    "allowbreak nobreak ! / relax null unitlength boldmath"
+    "normalfont limits nolimits displaylimits left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr "
+    "Biggl Biggr bigm Bigm nonumber notag centering hfill hfil vfill noindent strut mathstrut protect blacksquare qed "
+    "qedhere allowbreak nobreak ! / relax null unitlength boldmath"
 ) | {"\\"}
 # How many arguments are dropped, and whether one follows that is kept without its braces.
 DROPPED_WITH_ARGUMENTS = {
@@ -91,27 +93,5 @@ ENVIRONMENTS = {
     **dict.fromkeys(("equation", "math", "displaymath", "center", "gather", "gathered"), ""),
 }
 FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "log",
-        "ln",
-        "exp",
-        "gcd",
-        "lcm",
-        "max",
-        "min",
-        "det",
-        "lim",
-    ]
+    names("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det lim")
 )

@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from core.grading.names import names
+
 _LONGEST = 60  # characters of a unit
 
 # A unit, its size in other units (`-`: it is a dimension of its own), and its spellings. A spelling with `~` takes the
@@ -149,52 +151,12 @@ _POWER_WORDS = {"square": 2, "squared": 2, "sq": 2, "cubic": 3, "cubed": 3, "cu"
 
 # Words that follow a number and are no unit, although they end as a plural does: they change the number, or go on.
 _NO_NOUN = frozenset(
-    [
-        "times",
-        "plus",
-        "minus",
-        "less",
-        "this",
-        "thus",
-        "less",
-        "is",
-        "was",
-        "has",
-        "does",
-        "equals",
-        "divides",
-        "exceeds",
-        "tens",
-        "hundreds",
-        "thousands",
-        "millions",
-        "billions",
-        "trillions",
-        "dozens",
-        "scores",
-        "halves",
-        "thirds",
-        "fourths",
-        "quarters",
-        "fifths",
-        "sixths",
-        "sevenths",
-        "eighths",
-        "ninths",
-        "tenths",
-        "hundredths",
-        "thousandths",
-        "squares",
-        "cubes",
-        "always",
-        "perhaps",
-        "sometimes",
-        "hours-plus",
-        "others",
-        "percents",
-        "mods",
-        "factors",
-    ]
+    names(
+        "times plus minus less this thus less is was has does equals divides exceeds tens hundreds thousands "
+        "millions billions trillions dozens scores halves thirds fourths quarters fifths sixths sevenths "
+        "eighths ninths tenths hundredths thousandths squares cubes always perhaps sometimes hours-plus "
+        "others percents mods factors"
+    )
 )
 _ITEM = re.compile(
     r"\^\{?\\circ\}?(?:[CF](?![A-Za-z]))?|\\[a-z]+|[A-Z]{0,2}\\?\$"
@@ -224,7 +186,7 @@ class Unit(NamedTuple):
 
 
 def read_unit(text: str) -> Unit | None:
-    """The unit that a text names, such as `cm`, `sq. ft`, `kg\\cdot m/s^{2}`, `miles per hour` or `marbles`; or None."""
+    """The unit that a text names, such as `cm`, `sq. ft`, `kg\\cdot m/s^{2}` or `marbles`; None if it names none."""
     return _read(text.strip()) if len(text) <= _LONGEST else None
 
 
@@ -342,27 +304,8 @@ def _composed(size: Fraction, formula: str, basic: dict[str, Unit]) -> Unit:
 
 _ONE = Unit(Fraction(1), (), ())
 _MONEY = frozenset(
-    [
-        "dollar",
-        "euro",
-        "sterling",
-        "yuan",
-        "yen",
-        "yensign",
-        "rupee",
-        "won",
-        "rouble",
-        "peso",
-        "franc",
-        "cad",
-        "aud",
-        "hkd",
-        "nzd",
-        "sgd",
-        "krona",
-        "real",
-        "lira",
-        "dirham",
-        "rand",
-    ]
+    names(
+        "dollar euro sterling yuan yen yensign rupee won rouble peso franc cad aud hkd nzd sgd krona real "
+        "lira dirham rand"
+    )
 )

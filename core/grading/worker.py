@@ -43,8 +43,9 @@ from sympy import (
 )
 from sympy.core.function import AppliedUndef
 
-from core.grading.equality import EQUAL, UNEQUAL, Outcome, decide
+from core.grading.equality import decide
 from core.grading.expressions import for_library
+from core.grading.outcomes import EQUAL, UNEQUAL, Outcome
 from core.grading.quantities import parse_number
 from core.grading.relations import alternatives
 

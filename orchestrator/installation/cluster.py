@@ -50,6 +50,9 @@ class _Command:
     answers: Callable[[], bool]
 
 
+_Starting = Sequence[tuple[_Command, subprocess.Popen[bytes]]]
+
+
 def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None = None) -> Services:
     """Start all services at the same time, or those in `only`, and wait until they answer.
 
@@ -125,8 +128,9 @@ def _start(home: Home, services: Services, commands: Sequence[_Command], report:
             services = replace(services, processes={**others, process.pid: (name, processes.started(process.pid))})
             home.save_services(services)
         report(f"starting {', '.join(command.service for command, _ in starting)}")
-        for command, process in [*starting, *starting]:  # again: one may end while others are waited for
-            _wait_until_ready(home, command, process)
+        for command, process in starting:
+            _wait_until_ready(home, command, process, starting)
+        _refuse_ended(home, starting)
     except BaseException:
         _end([psutil.Process(process.pid) for _, process in starting if process.poll() is None], 2)
         if not before.processes:
@@ -291,16 +295,26 @@ def _spawn(home: Home, name: str, command: list[str], env: Mapping[str, str]) ->
         )
 
 
-def _wait_until_ready(home: Home, command: _Command, process: subprocess.Popen[bytes]) -> None:
+def _refuse_ended(home: Home, starting: _Starting) -> None:
+    """Raise `StartError` if one of the processes has ended."""
+    for command, process in starting:
+        if process.poll() is not None:
+            log = home.logs / f"{command.service}.log"
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+            raise StartError(
+                f"{command.service} ended with exit code {process.returncode} while starting; see {log}:\n{tail}"
+            )
+
+
+def _wait_until_ready(home: Home, command: _Command, process: subprocess.Popen[bytes], starting: _Starting) -> None:
     """Wait until the process that was started listens at its port, and then until it answers: another process at this
-    port gets no request, since requests contain secrets. Raises `StartError`."""
+    port gets no request, since requests contain secrets. Raises `StartError`, also if another one of `starting` ends
+    meanwhile."""
     name, port = command.service, command.port
     log = home.logs / f"{name}.log"
 
     def ready_or_ended() -> bool:
-        if process.poll() is not None:
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-            raise StartError(f"{name} ended with exit code {process.returncode} while starting; see {log}:\n{tail}")
+        _refuse_ended(home, starting)
         if port is not None and (problem := stranger_at("127.0.0.1", port)):
             raise StartError(f"{name}: {problem}; `coevo up` takes another port with --free-ports")
         return (port is None or processes.listens(process.pid, port)) and command.answers()

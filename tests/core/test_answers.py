@@ -47,7 +47,7 @@ WRITTEN = st.lists(PIECES, max_size=12).map("".join)
         (r"\fbox{5}", "5"),
         (r"\framebox{5}", "5"),
         (r"x=\boxed{3} and y=\boxed{5}", "3 and 5"),
-        (r"$\boxed{3}$ or $\boxed{5}$.", "3 or 5"),
+        (r"$\boxed{3}$ or $\boxed{5}$.", "5"),
         (r"\boxed{1}, \boxed{2}, and \boxed{3}", "1, 2, and 3"),
         (r"\boxed{3}. Check: and so on. \boxed{5}", "5"),
         (r"\boxed{1", None),

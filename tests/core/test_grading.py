@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.grading.answers import normalise
-from core.grading.equality import NEEDS_JUDGE, Outcome, decide, no_judge
+from core.grading.equality import decide, no_judge
 from core.grading.grader import MAX_CHARS, Comparison, Grader, grade_pairs
+from core.grading.outcomes import NEEDS_JUDGE, Outcome
 from core.grading.worker import compare_line, judge
 
 NASTY = json.loads(Path(__file__).with_name("nasty_answers.json").read_text(encoding="utf-8"))

@@ -141,7 +141,7 @@ def test_a_checker_s_reply_counts_only_if_it_is_yes_or_no(reply: str, expected: 
         ([r"\boxed{ill-posed}"], JudgeResult("ill_posed")),
         ([None], JudgeResult("unknown")),
         (["4"], JudgeResult("unknown")),
-        ([r"\boxed{5 apples}"], JudgeResult("unknown", "5apples")),  # the grader cannot compare it with 4
+        ([r"\boxed{5 or so apples}"], JudgeResult("unknown", "5or so apples")),  # the grader cannot compare it with 4
         ([r"\boxed{4}", r"\boxed{\frac{8}{2}}", r"\boxed{5}"], JudgeResult("right", "4")),
         ([r"\boxed{4}", r"\boxed{5}", r"\boxed{6}"], JudgeResult("unknown")),
         ([r"\boxed{4}", r"\boxed{4}", None, None], JudgeResult("unknown")),  # half of the replies is no majority

@@ -110,6 +110,17 @@ def test_a_service_that_ended_stays_recorded_when_it_cannot_be_started_again(
     assert cluster.ended(home) == ["ray", "api"]
 
 
+def test_a_service_that_ends_is_named_while_another_one_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Home(tmp_path).logs.mkdir()
+    waits = cluster._Command("ray", ["sleep", "1000"], None, lambda: False)
+    ends = cluster._Command("prefect", ["sh", "-c", "echo no module; exit 3"], None, lambda: True)
+    monkeypatch.setattr(cluster, "_commands", lambda *_: [waits, ends])
+    with pytest.raises(StartError, match=r"^prefect .*\b3\b"):
+        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
+
+
 def test_a_process_that_has_gone_does_not_keep_others_from_being_ended() -> None:
     with subprocess.Popen(["true"]) as gone:
         ended = psutil.Process(gone.pid)

@@ -1,0 +1,136 @@
+"""What each layer of reading an answer makes of a text."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.grading.characters import plain
+from core.grading.expressions import for_library
+from core.grading.lists import as_list, as_matrix
+from core.grading.notation import mathematical
+from core.grading.prose import without_prose
+from core.grading.relations import statement
+from core.grading.typography import typeset
+from core.grading.units import read_unit
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("3½", r"3\frac{1}{2}"),
+        ("x⁻¹", "x^{-1}"),
+        ("0.16̅", r"0.1\overline{6}"),
+        ("５．５", "5.5"),
+        ("٣", "3"),
+        ("5\u200f", "5"),
+        ("10\u2009000", "10000"),
+        ("&lt;5", "<5"),
+        ("\x0crac{1}{2}", r"\frac{1}{2}"),
+        ("1⁄2", r"\frac{1}{2}"),
+    ],
+)
+def test_characters(text: str, read: str) -> None:
+    assert plain(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r"\dfrac12", r"\frac{1}{2}"),
+        (r"\textcolor{red}{5}", "5"),
+        (r"\mathbf{1}2", "12"),
+        (r"\mathbb{R}", r"\mathbb{R}"),
+        (r"5\text{ kg/m}^3", r"5 \text{kg}/\text{m}^3"),
+        (r"\textbf{$(3,\frac12)$}", r"(3,\frac{1}{2})"),
+        (r"2{3}", "2(3)"),
+        (r"x^\mathbf{2}", "x^{2}"),
+        ("**5**", "5"),
+        (r"\begin{bmatrix}1\\[4pt]2\end{bmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+    ],
+)
+def test_typography(text: str, read: str) -> None:
+    assert typeset(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("sqrt(2)", r"\sqrt{2}"),
+        ("2**3**2", "2^{3^{2}}"),
+        ("2 x 3", r"2\cdot 3"),
+        ("3x", "3x"),
+        (r"0.\dot{1}4285\dot{7}", r"0.\overline{142857}"),
+        ("[1,2[", "[1,2)"),
+        ("50 percent", "50%"),
+    ],
+)
+def test_notation(text: str, read: str) -> None:
+    assert mathematical(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("The answer is 5.", "5"),
+        ("1, 200", "1, 200"),
+        ("1,200", "1200"),
+        ("(1,200)", "(1, 200)"),
+        ("3 und 4", "3, 4"),
+        (r"x<2 or x>3", r"x<2\text{or}x>3"),
+        ("5 or so apples", "5or so apples"),
+        ("5 cm", r"5\text{cm}"),
+        ("5m", "5m"),
+        ("HT", r"\text{HT}"),
+        ("Yes", "yes"),
+    ],
+)
+def test_prose(text: str, read: str) -> None:
+    assert without_prose(text) == read
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("cm", "centimeters"),
+        ("sq. ft", "ft^{2}"),
+        ("miles per hour", "mph"),
+        ("kPa", "kilopascals"),
+        ("m/s", "m s^{-1}"),
+    ],
+)
+def test_units_of_one_size(a: str, b: str) -> None:
+    one, other = read_unit(a), read_unit(b)
+    assert one is not None
+    assert other is not None
+    assert one[:2] == other[:2]
+
+
+@pytest.mark.parametrize("text", ["times", "or more", "hundred", "x", "", "sin", "thirds"])
+def test_what_is_no_unit(text: str) -> None:
+    assert read_unit(text) is None
+
+
+def test_lists_and_relations() -> None:
+    assert as_list(r"1\pm2") == ("", ("1+2", "1-2"))
+    assert as_list("[1, 2)") == ("[)", ("1", "2"))
+    assert as_list("f(1)") is None
+    assert as_matrix("[[1, 2], [3, 4]]") == (("1", "2"), ("3", "4"))
+    assert statement("m+n=33+7=40") == ("m+n=40", None)
+    assert statement(r"\{x\mid x>2\}") == ("x>2", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("3(4)", r"3\cdot (4)"),
+        (r"3\frac{1}{2}", r"(3+\frac{1}{2})"),
+        ("f'(x)", "f_{prime1}(x)"),
+        ("A^{T}", "A_{tp}"),
+        ("0.5x", r"\frac{5}{10}x"),
+        (r"\foo", None),
+        ("1+...+9", None),
+        (r"\text{ab}", None),
+    ],
+)
+def test_the_library_gets_only_what_it_reads_as_meant(text: str, read: str | None) -> None:
+    assert for_library(text) == read
