@@ -108,7 +108,7 @@ def _measured(
     seconds = time.perf_counter() - begin
     answers = [(list(output.prompt_token_ids), answer) for output in outputs for answer in output.outputs]
     count = sum(len(answer.token_ids) for _, answer in answers)
-    result = {"top_p": top_p, "tokens": count, "seconds": seconds, "tokens_per_s": count / seconds}
+    result: dict[str, Any] = {"top_p": top_p, "tokens": count, "seconds": seconds, "tokens_per_s": count / seconds}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device)
         result[f"gap_{name}"] = _gap(model, answers[:: max(1, len(answers) // _COMPARED)], device)

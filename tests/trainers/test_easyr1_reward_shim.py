@@ -206,8 +206,9 @@ class Control(Ttrl):
         return Scored(group.question_id, np.random.default_rng(group.seed).random(len(group.answers)))
 
     def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, seed: int) -> Floats:
-        draws = np.random.default_rng(seed + 1).normal(size=len(rewards))
-        return draws - draws.mean()
+        draws: Floats = np.random.default_rng(seed + 1).normal(size=len(rewards))
+        centred: Floats = draws - draws.mean()
+        return centred
 
 
 def test_each_group_has_a_seed_and_its_question_with_either_trainer(
