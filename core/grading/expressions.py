@@ -30,6 +30,7 @@ _RENAMED = {"I": "Z_{symi}", r"\gamma": "g_{symgamma}", r"\Gamma": "G_{symgamma}
 _SUPERSCRIPTS = re.compile(r"([A-Za-z])\^\{(T|\*)\}")
 _MARKS = {"T": "tp", "*": "star"}
 _MIXED = re.compile(r"(?<![0-9.])([0-9]+)(\\frac\{[0-9]+\}\{[0-9]+\})")
+_NUMBER = re.compile(r"[0-9.]")
 _DECIMAL = re.compile(r"([0-9]*)\.([0-9]*)")
 _UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|(?<![A-Za-z])[0-9A-Za-z]\\\{")
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
@@ -48,6 +49,8 @@ def for_library(text: str) -> str | None:
     while end < len(text):
         token = _TOKEN.match(text, end)
         if token is None or not _is_known(token[0]):
+            return None
+        if _NUMBER.match(token[0]) and tokens and _NUMBER.match(tokens[-1]):  # `1.234.567` is no product
             return None
         end = token.end()
         if token[0][0] == "'":

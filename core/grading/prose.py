@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from core.grading.names import names
+from core.grading.quantities import CARDINALS
 from core.grading.units import is_currency, read_unit
 
 _LEAD = re.compile(
@@ -86,7 +87,8 @@ def _as_phrase(text: str) -> str | None:
     if _PHRASE.fullmatch(words) is None:
         return None
     if len(words) > 2 or words.casefold() == "no" or not words.isascii():
-        return words.casefold() if len(words) > 1 or not in_text else words
+        word = words.casefold()
+        return str(CARDINALS[word]) if word in CARDINALS else word if len(words) > 1 or not in_text else words
     return (
         rf"\text{{{words}}}" if len(words) == 2 and (in_text or words.isupper()) else words if len(words) < 2 else None
     )

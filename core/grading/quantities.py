@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
+from core.grading.names import names
 from core.grading.units import Unit, is_currency, read_unit
 
 MAX_CHARS = 2000  # of a text that is read as a number; also the most digits that a power may have
@@ -21,6 +23,12 @@ _INTEGER = r"[0-9]+"
 _DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"\{?([+-]?[0-9]{1,4})\}?"
 _NUMBER = re.compile(r"([+-]*)(.*?)(%?)")
+CARDINALS = {
+    word: number
+    for number, word in enumerate(
+        names("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen")
+    )
+}
 _MAGNITUDES = {
     **{"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
@@ -38,19 +46,10 @@ _PREFIX = re.compile(
 _BASED = re.compile(
     r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]))_\{(?:\(?([0-9]{1,2})\)?|\\text\{([a-z]+)\})\}"
 )
-_BASES = {
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "twelve": 12,
-}
-_BASES["sixteen"] = 16
+_BASES = {**CARDINALS, "sixteen": 16}
+_PART = r"[0-9]+(?:\\text\{[A-Za-z]+\}|[A-Za-z]+)"
+_COMPOUND = re.compile(rf"(?:{_PART}){{1,3}}[0-9.]+\\text\{{[A-Za-z]+\}}")
+_COMPOUND_PART = re.compile(rf"({_DECIMAL})(?:\\text\{{([A-Za-z]+)\}}|([A-Za-z]+))")
 _CLOCK = re.compile(r"(1?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?(?:\\text\{)?([ap])\.?m\}?)?", re.IGNORECASE)
 _RATIO = re.compile(rf"{_DECIMAL}(?::{_DECIMAL})+")
 _ENDLESS = re.compile(r"(-?)([0-9]*\.[0-9]+)\.\.\.")
@@ -115,7 +114,21 @@ def read_quantity(text: str) -> Quantity:
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
         inner = read_quantity(body)
         return Quantity(text, None, None) if inner.unit not in (None, unit) else inner._replace(unit=unit)
-    return _with_tail(text)
+    return _compound(text) or _with_tail(text)
+
+
+def _compound(text: str) -> Quantity | None:
+    r"""A quantity in several units of one dimension, such as `5ft6\text{in}`, in the last of them, or None."""
+    if len(text) > MAX_CHARS or _COMPOUND.fullmatch(text) is None:
+        return None
+    parts = [(_decimal(number), read_unit(in_text or bare)) for number, in_text, bare in _COMPOUND_PART.findall(text)]
+    units = [unit for _, unit in parts if unit is not None]
+    if len(units) < len(parts):
+        return None
+    if not all(above.size > below.size and above.powers == below.powers for above, below in pairwise(units)):
+        return Quantity(text, None, None)  # `3lb4oz`, where the ounces may be fluid ones: no product of symbols either
+    number = sum(value * unit.size for (value, _), unit in zip(parts, units, strict=True)) / units[-1].size
+    return Quantity(str(number), number, units[-1])
 
 
 def _with_tail(text: str) -> Quantity:

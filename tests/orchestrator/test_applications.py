@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def test_a_file_that_needs_vllm_is_refused_where_it_is_not_installed(monkeypatch
     refuse_missing_engine("embedded")
     with pytest.raises(ConfigError, match=r"vllm-cpu needs vLLM, .*deploy/vllm-cpu\.sh"):
         refuse_missing_engine("vllm-cpu")
+
+
+def test_a_version_is_that_of_the_distribution_whatever_its_name() -> None:
+    assert applications.version_of("yaml") == version("PyYAML")
 
 
 def test_a_method_whose_application_is_missing_is_refused_and_leaves_no_run(sqlite: Store, tmp_path: Path) -> None:
