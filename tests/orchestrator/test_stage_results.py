@@ -50,18 +50,18 @@ def result_of(store: Store, stage: Stage, result: Result | None = None) -> Stage
 def test_an_evaluation_says_its_accuracies_with_intervals_and_n(run: Store) -> None:
     # Of eight samples each 4, 6, 2 and 8 are right; all four greedy answers are, and three of the majorities.
     assert result_of(run, "evaluate").line == (
-        "micro pass@1 62.5% [30.9, 94.1], greedy 100.0% [51.0, 100.0], majority 75.0% [30.1, 95.4] (n = 4)"
+        "micro pass@1 62.5% [21.4, 91.1], greedy 100.0% [28.3, 100.0], majority 75.0% [16.3, 98.7] (n = 4)"
     )
     assert result_of(run, "evaluate").table.splitlines()[:3] == [
         "| figure | value | 95% interval | n |",
         "|---|---:|---:|---:|",
-        "| micro pass@1 | 62.5% | [30.9, 94.1] | 4 |",
+        "| micro pass@1 | 62.5% | [21.4, 91.1] | 4 |",
     ]
 
 
 def test_labelling_says_how_much_was_kept_and_why_the_rest_was_not(run: Store) -> None:
     assert result_of(run, "label_questions").line == (
-        "kept 37.5% [13.7, 69.4] (n = 8), too easy 1, no majority 2, malformed 1, duplicate 1"
+        "kept 37.5% [11.1, 74.1] (n = 8), too easy 1, no majority 2, malformed 1, duplicate 1"
     )
 
 
@@ -76,7 +76,7 @@ def test_an_audit_says_label_accuracy_and_ill_posed_questions(run: Store) -> Non
         graded = [exact.audit(row.question_id, row.text, row.label.answer) for row in labels if row.text and row.label]
         queries.questions.add_oracle_labels(session, graded)
     line = result_of(run, "audit_labels", {"oracle": "exact", "audited": len(graded)}).line
-    assert line.startswith("audited 6, label accuracy of kept labels 33.3% [6.1, 79.2] (n = 3), ")
+    assert line.startswith("audited 6, label accuracy of kept labels 33.3% [1.7, 93.7] (n = 3), ")
     assert line.endswith("; the oracle is exact")
     assert result_of(run, "audit_labels").line == "the run has no oracle, so nothing was audited"
 

@@ -149,7 +149,7 @@ def test_each_iteration_is_reached_from_the_top_of_its_run_with_its_figures(addr
             for point in api.get(f"{address}/api/v1/runs/{RUN}/series?name=label_accuracy&over=kept").json()
             if point["iteration"] == 2
         ]
-        row = rows.nth(2)
+        row = rows.nth(1)  # the newest is first
         expect(row.locator("[data-label=questions]")).to_have_text(str(summary["questions"]))
         expect(row.locator("[data-label=kept]")).to_contain_text(f"{100 * summary['kept']['value']:.1f}%")
         label = row.locator("[data-label='label accuracy']")

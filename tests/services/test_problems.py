@@ -120,6 +120,7 @@ def test_the_examples_of_errors_are_what_the_api_answers(sqlite: Store, tmp_path
         api.get(f"{PREFIX}/runs/{RUN}/export?iterations=2", headers=reader),
         api.post(samples, headers=person, json={"x": "x" * LARGEST}),
         api.post(samples, headers={**person, "Content-Type": "text/plain"}, content="x"),
+        api.get(f"{PREFIX}/runs/{RUN}/export?format=csv", headers={**reader, "Range": "bytes=999999-"}),
         api.get(f"{PREFIX}{ITERATION}/questions?limit=201", headers=reader),
     ]
     with sqlite.write() as session:

@@ -15,7 +15,7 @@ _ERRORS = (
     problem(409, "run demo, iteration 2: its questions are not all labelled yet"),
     problem(413, "the request's body: expected at most 65,536 bytes, got more"),
     problem(415, "Content-Type: expected application/json, got 'text/plain'"),
-    problem(416, "Range: expected ranges of bytes within the file, got 'bytes=999-'"),
+    problem(416, "Range: expected ranges of bytes within the file, got 'bytes=999999-'"),
     problem(422, f"{_WRONG.field}: {_WRONG.message}", [_WRONG]),
     problem(503, "the database did not answer; the reason is in the API's log"),
 )
