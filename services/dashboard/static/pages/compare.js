@@ -143,7 +143,8 @@ export function ComparePage({ query }) {
     change({ run: names.includes(name) ? otherNames : [...names, name].slice(-COLOURS.length) });
   };
   const offered = page?.items.filter(isStored).map(({ name }) => name) ?? [];
-  const chips = [...names, ...offered.filter((name) => !names.includes(name))];
+  // Those offered keep their places, since a button that is moved loses the focus.
+  const chips = [...names.filter((name) => !offered.includes(name)), ...offered];
   const comparison = html`<${Loading} data=${settings && runs} error=${settingsError ?? detailsError ?? seriesError}>${runs && settings && html`<${Comparison} runs=${runs} settings=${settings} query=${query} />`}</${Loading}>`;
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
     ${leftOut.length > 0 && html`<p class="meta unlisted">The page draws ${COLOURS.length} runs. Left out: ${leftOut.join(", ")}. An experiment has no such limit, and neither has <code>coevo compare</code>.</p>`}
