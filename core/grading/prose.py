@@ -110,14 +110,14 @@ def _separated(text: str) -> str:
     return text.replace(";", ", ")
 
 
-def _separator(found: re.Match[str], between: str, alternatively: str) -> str:
+def _separator(separator: re.Match[str], between: str, alternatively: str) -> str:
     """What to write for a word: for one that joins values, or one that offers values; or the text itself."""
-    word = next(filter(None, found.groups()), "").strip()
-    if _LOWER_WORD.match(found.string, found.end()):
-        return found[0]  # `5 or so apples` gives one value
-    if word in ("y", "o") and found.string[found.start() - 1 : found.start()] not in tuple("0123456789)}"):
-        return found[0]
-    return between if word in _AND else alternatively if word in _OR else found[0]
+    word = next(filter(None, separator.groups()), "").strip()
+    if _LOWER_WORD.match(separator.string, separator.end()):
+        return separator[0]  # `5 or so apples` gives one value
+    if word in ("y", "o") and separator.string[separator.start() - 1 : separator.start()] not in tuple("0123456789)}"):
+        return separator[0]
+    return between if word in _AND else alternatively if word in _OR else separator[0]
 
 
 def _outside_brackets(text: str) -> str:
@@ -148,14 +148,14 @@ def _with_units(text: str) -> str:
     return _BARE_UNIT.sub(_marked_unit, text)
 
 
-def _marked_unit(found: re.Match[str]) -> str:
+def _marked_unit(marked: re.Match[str]) -> str:
     r"""A unit in `\text{}`. A text of two letters that is rarely a unit may be a product: it stays as it is."""
-    space, written = found.groups()
+    space, written = marked.groups()
     unit = read_unit(written)
     first = re.split(r"[ ./^]", written)[0]
     short = len(first) < 3 and first.isascii() and first not in _USUAL and "/" not in written and " " not in written
     if unit is None or short or (unit.powers[0][0].endswith("(counted)") and not (space and len(written) > 3)):
-        return found[0]
+        return marked[0]
     parts = re.split(r"(/|\^\{-?[1-4]\})", written)
     return "".join(part if part[:1] in ("/", "^", "") else rf"\text{{{part.strip('. ')}}}" for part in parts)
 

@@ -125,8 +125,8 @@ export function ComparePage({ query }) {
   const leftOut = query.getAll("run").slice(COLOURS.length);
   const experiment = query.get("experiment");
   const { data: experiments } = useResponse("/experiments", {});
-  const found = query.get("find");
-  const { data: page, error: pageError } = useResponse("/runs", { limit: OFFERED, name: found });
+  const part = query.get("find");
+  const { data: page, error: pageError } = useResponse("/runs", { limit: OFFERED, name: part });
   const { data: details, error: detailsError } = useResponses(names.map((run) => ["/runs/{run}", { run }]));
   const { data: series, error: seriesError } = useResponses(names.map((run) => ["/runs/{run}/series", { run }]));
   const { data: settings, error: settingsError } = useResponse(names.length ? "/comparison/settings" : null, {
@@ -149,13 +149,13 @@ export function ComparePage({ query }) {
   return html`<${Heading} title="Compare runs">The same figures of up to ${COLOURS.length} runs. Bands are 95% intervals.</${Heading}>
     ${leftOut.length > 0 && html`<p class="meta unlisted">The page draws ${COLOURS.length} runs. Left out: ${leftOut.join(", ")}. An experiment has no such limit, and neither has <code>coevo compare</code>.</p>`}
     <form class="filters" role="search" aria-label="Runs to compare" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      <label>Find a run <input type="search" maxlength="200" defaultValue=${found ?? ""} onChange=${(/** @type {EventOn<HTMLInputElement>} */ event) => change({ find: [event.target.value.trim()].filter(Boolean) })} /></label>
+      <label>Find a run <input type="search" maxlength="200" defaultValue=${part ?? ""} onChange=${(/** @type {EventOn<HTMLInputElement>} */ event) => change({ find: [event.target.value.trim()].filter(Boolean) })} /></label>
     </form>
     <${Loading} data=${page} error=${pageError}>
       <fieldset class="chips"><legend class="sr">Runs</legend>
         ${chips.map((name) => html`<${RunToggle} key=${name} name=${name} colour=${COLOURS[names.indexOf(name)]} toggle=${toggle} />`)}
       </fieldset>
-      ${page?.next && html`<p class="meta">These are the ${OFFERED} newest${found ? " that match" : ""}; a part of its name finds any other.</p>`}
+      ${page?.next && html`<p class="meta">These are the ${OFFERED} newest${part ? " that match" : ""}; a part of its name finds any other.</p>`}
     </${Loading}>
     ${
       experiments &&
