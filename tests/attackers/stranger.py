@@ -57,8 +57,8 @@ def _port_in_arguments(parent: int) -> int:
                 arguments = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if is_child and (found := _STARTS_PREFECT.search(arguments)):
-                return int(found[1])
+            if is_child and (port := _STARTS_PREFECT.search(arguments)):
+                return int(port[1])
 
 
 @contextmanager

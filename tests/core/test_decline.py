@@ -68,9 +68,9 @@ def alarms_of(random: np.random.Generator, n: int, samples: int, fall: float = 0
         best = max(range(t), key=lambda i: (counts[i].sum(), -i))
         if counts[best].sum() - counts[t].sum() <= POINTS * n * samples:
             continue
-        found = fall_from(results(counts[best], samples), results(counts[t], samples), t, ALERTS)
-        assert found is not None
-        if found.p <= found.limit:
+        fall_now = fall_from(results(counts[best], samples), results(counts[t], samples), t, ALERTS)
+        assert fall_now is not None
+        if fall_now.p <= fall_now.limit:
             alarms.append(t)
     return alarms
 
@@ -96,7 +96,7 @@ def test_simulated_runs_whose_solver_does_not_change_seldom_decline_and_those_th
     random, repeats = np.random.default_rng([n, samples]), max(80, min(400, 20_000 // n))
     false = sum(bool(alarms_of(random, n, samples)) for _ in range(repeats))
     runs = [alarms_of(random, n, samples, fall=0.1) for _ in range(repeats // 2)]
-    found = sum(any(t >= 6 for t in alarms) for alarms in runs)
-    print(f"{n} x {samples}: {false} of {repeats} stable runs, {found} of {len(runs)} that fall")
+    alarmed = sum(any(t >= 6 for t in alarms) for alarms in runs)
+    print(f"{n} x {samples}: {false} of {repeats} stable runs, {alarmed} of {len(runs)} that fall")
     assert false / repeats <= ALERTS.rate
-    assert found / len(runs) >= power
+    assert alarmed / len(runs) >= power

@@ -130,10 +130,10 @@ def test_simulated_arms_of_unequal_size_are_told_apart_in_at_most_5_percent(
 def test_a_real_difference_is_found_the_more_often_the_more_seeds_there_are() -> None:
     """Ten points, where the differences of pairs have a deviation of seven."""
     random = np.random.default_rng(1)
-    found = []
+    powers = []
     for seeds in SEEDS:
         tests = [compare_seeds(runs(*[0.0] * seeds), runs(*random.normal(0.1, 0.07, seeds))) for _ in range(400)]
-        found.append(sum(test is not None and test.estimate.lo > 0 for test in tests) / len(tests))
-    assert found == sorted(found)
-    assert found[0] < 0.25
-    assert found[-1] > 0.95
+        powers.append(sum(test is not None and test.estimate.lo > 0 for test in tests) / len(tests))
+    assert powers == sorted(powers)
+    assert powers[0] < 0.25
+    assert powers[-1] > 0.95
