@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,9 +28,22 @@ def services_here(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_stranger_who_takes_the_port_of_a_starting_service_gets_no_password(tmp_path: Path) -> None:
+def test_a_stranger_who_takes_the_port_of_a_starting_service_gets_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The port is in the arguments of the service before the service listens."""
     home, log, port = Home(tmp_path / "home"), tmp_path / "stranger.log", free_port()
+    spawn = cluster._spawn
+
+    def slowly(*arguments: Any) -> subprocess.Popen[bytes]:
+        """Hold the service until the stranger listens: on a busy machine the stranger would come second."""
+        process = spawn(*arguments)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: "listening" in log.read_text(), "the stranger")
+        process.send_signal(signal.SIGCONT)
+        return process
+
+    monkeypatch.setattr(cluster, "_spawn", slowly)
     with attacking(log), pytest.raises(StartError):
         cluster.up(home, Ports(0, 0, port, 0), lambda _line: None, only={"prefect"})
     assert f"listening at {port}" in log.read_text()

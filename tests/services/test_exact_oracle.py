@@ -172,7 +172,8 @@ def test_any_text_is_ill_posed_for_both_functions_or_for_neither(text: str) -> N
         ("7.0", "right"),
         (r"\frac{14}{2}", "right"),
         ("-7", "wrong"),
-        ("seven", "wrong"),  # not a number
+        ("seven", "right"),
+        ("several", "wrong"),  # not a number
         ("", "wrong"),
         ("7.000000000000000000001", "wrong"),  # exact, not in floating point
         (None, "unknown"),
