@@ -59,11 +59,10 @@ def data_set(candidates: int) -> dict[str, float]:
             queries.checkpoints.add_checkpoint(
                 session, Checkpoint(base, _RUN, "base", 0, 0, "/base", "0" * 64, None), {}
             )
-        context = _ScriptedContext(
-            home, store, Services("", "", url, "", "", {}), _RUN, config, 1, "label_questions", lambda *_: None
-        )
+        services = Services("", "", url, "", "", {})
         stages, cpu_start = dict[str, float](), time.process_time()
         for stage in _STAGES:
+            context = _ScriptedContext(home, store, services, _RUN, config, 1, stage, lambda *_: None)
             start = time.perf_counter()
             run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
             stages[f"{stage}_s"] = round(time.perf_counter() - start, 2)

@@ -60,4 +60,4 @@ def test_an_address_that_is_none_has_no_stranger(url: str) -> None:
 )
 def test_the_kernel_s_table_is_read(address: str, state: str, expected: list[tuple[str, int]]) -> None:
     table = HEAD + "".join(LINE.format(address=address, port=port, state=state, user=7) for port in (80, 81))
-    assert [(str(listener.address), listener.user) for listener in _listeners_in(table, 81)] == expected
+    assert [(str(listener.address), listener.user) for listener in _listeners_in(table.splitlines(), 81)] == expected
