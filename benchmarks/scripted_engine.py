@@ -46,7 +46,8 @@ def _choice(index: int, text: str) -> dict[str, Any]:
 
 def _question(seed: int) -> str:
     a, b, c = seed % 997, seed // 997 % 991, seed // 988_027 % 983
-    return f"<question>A box holds {a} red, {b} blue and {c} green stones. How many are there?</question>\\boxed{{{a + b + c}}}"
+    stones = f"{a} red, {b} blue and {c} green stones"
+    return f"<question>A box holds {stones}. How many are there?</question>\\boxed{{{a + b + c}}}"
 
 
 def _answer(seed: int) -> str:
