@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.settings.costs import Rates
 from core.statistics.estimates import Estimate
 from core.types import Purpose, Stage, Verdict
-from services.oracles.accuracy import Accuracy, measured
+from services.oracles.accuracy import Accuracy, measured_so_far
 from storage import queries
 from storage.rows import UsageRow
 
@@ -93,7 +93,7 @@ def costs_of(session: Session, run: str, rates: Rates) -> RunCosts:
     making = [row for row in rows if row.stage in _MAKING]
     statistics = queries.figures.filter_stats_of(session, run).values()
     by_oracle: dict[str, list[Accuracy]] = {}
-    for accuracy in measured(session, run):
+    for accuracy in measured_so_far(session, run):
         if accuracy.over == _KEPT:
             by_oracle.setdefault(accuracy.oracle, []).append(accuracy)
     return RunCosts(

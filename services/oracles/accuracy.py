@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +17,8 @@ from storage import queries
 from storage.rows import Slice
 
 SLICES: tuple[Slice, ...] = ("kept", "all")
+_MOST_KEPT = 500  # results, of one run each
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,34 @@ class Audits:
     annotators: list[Agreement]
 
 
+class _Kept(dict[Hashable, Any]):
+    """The newest results, by what they were computed from. They are read again and again, mostly of runs that have
+    ended; to compute one reads every label of the run, and fits thousands of curves."""
+
+    def get_or(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        if (kept := self.get(key)) is not None:
+            result: Result = kept
+            return result
+        self[key] = result = compute()
+        while len(self) > _MOST_KEPT:
+            self.pop(next(iter([*self])), None)
+        return result
+
+
+_kept = _Kept()
+
+
+def measured_so_far(session: Session, run: str) -> list[Accuracy]:
+    """`measured`, for a session that has written nothing."""
+    return _kept.get_or(("measured", *queries.audits.version(session, run)), lambda: measured(session, run))
+
+
 def audits_of(session: Session, run: str) -> Audits:
-    """The results of all oracles in all iterations."""
+    """The results of all oracles in all iterations, for a session that has written nothing."""
+    return _kept.get_or(("audits", *queries.audits.version(session, run)), lambda: _audits(session, run))
+
+
+def _audits(session: Session, run: str) -> Audits:
     known = measured(session, run)
     estimates: list[Accuracy] = []
     checks: list[tuple[str, Slice, Check]] = []

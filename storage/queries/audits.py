@@ -8,7 +8,7 @@ about everything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
@@ -19,7 +19,7 @@ from core.statistics.calibration import Cell
 from core.statistics.kappa import VerdictPair
 from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
-from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions
+from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions, Runs
 from storage.queries.browse import get_question
 from storage.queries.tables import columns, insert_dataclasses, insert_into
 from storage.rows import AnnotationRow, QuestionEntry, SampleRow, Slice
@@ -209,6 +209,22 @@ def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[in
     for iteration, p_hat, count in rows:
         counts.setdefault(iteration, {})[p_hat] = count
     return counts
+
+
+def version(session: Session, run: str) -> tuple[Hashable, ...]:
+    """What differs if anything does that the figures of a run's audits depend on: labels, verdicts, samples and
+    annotations are only ever added, so their numbers tell."""
+    counted = [
+        select(model.iteration, model.oracle, func.count())
+        .where(model.run == run)
+        .group_by(model.iteration, model.oracle)
+        for model in (OracleLabels, AuditSamples)
+    ]
+    labels = select(PseudoLabels.iteration, func.count()).where(PseudoLabels.run == run)
+    annotated = select(func.count()).select_from(Annotations).join(Questions).where(Questions.run == run)
+    statements = [*counted, labels.group_by(PseudoLabels.iteration), annotated]
+    created = session.scalar(select(Runs.created_at).where(Runs.name == run))
+    return (run, created, *(frozenset(map(tuple, session.execute(statement))) for statement in statements))
 
 
 def oracles_of(session: Session, run: str) -> dict[str, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,19 @@ import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
 from labelling_requests import ITERATION, annotate, draw, samples_drawn
+from sqlalchemy.orm import Session
 
 from core.settings.config import CoEvolution
 from core.statistics.audits import AuditError, Drawn, stratified_share
 from core.statistics.audits import draw as core_draw
 from core.statistics.estimates import wilson
-from core.types import OracleLabel
+from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
 from services.api.app import PREFIX, create_app
 from services.api.routes.audits import LARGEST_SAMPLE
-from services.oracles import samples
+from services.oracles import accuracy, samples
 from services.oracles.samples import draw_sample
 from storage import queries
+from storage.rows import AnnotationRow
 from storage.session import Store
 from tests.synthetic_run import fill_run
 
@@ -57,6 +60,59 @@ def test_each_figure_of_a_run_s_audits_names_its_oracle_and_what_was_audited(sto
         *(1.0, []),
     )
     assert api.get(f"{PREFIX}/runs/none/audits").status_code == 404
+
+
+def test_the_results_of_audits_are_computed_again_only_after_something_was_added(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_run(store, "demo", per_level=2)
+    computed = list[str]()
+    compute = accuracy._audits
+
+    def recorded(session: Session, run: str) -> accuracy.Audits:
+        computed.append(run)
+        return compute(session, run)
+
+    monkeypatch.setattr(accuracy, "_audits", recorded)
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), base_url="http://127.0.0.1")
+
+    def answer() -> Any:
+        return api.get(f"{PREFIX}/runs/demo/audits").json()
+
+    def annotate_by(name: str) -> None:
+        with store.write() as session:
+            row = AnnotationRow(question_id("demo", 1, 0), name, "right", "", datetime.now(UTC))
+            queries.audits.add_annotation(session, row)
+
+    def grade() -> None:
+        with store.write() as session:
+            [drawn] = queries.audits.samples_of(session, "demo", 1, "judge")
+            queries.questions.add_oracle_labels(session, [OracleLabel(drawn.question_id, "judge", "right", None)])
+
+    def add_a_label() -> None:
+        with store.write() as session:
+            key = question_id("demo", 1, 900)
+            added = Question(key, "demo", 1, 900, "1 + 2?", "1 + 2?", "demo/base/0", 0)
+            queries.questions.add_questions(session, [added])
+            vote = PseudoLabel("3", 6, 10, 9, 1, 0.6, "all", (("3", 6), ("4", 2)))
+            queries.questions.add_labels(session, [LabelledQuestion(key, added.text, vote, "kept")])
+
+    answers = [answer()]
+    for add in (
+        lambda: draw_sample(store, "demo", 1, "judge", 1),
+        lambda: annotate_by("ann"),
+        lambda: annotate_by("bob"),
+        grade,
+        add_a_label,
+    ):
+        assert answer() == answers[-1]
+        add()
+        before = len(computed)
+        answers.append(answer())
+        assert len(computed) == before + 1
+    assert [len(answers[i]["annotators"]) for i in (2, 3)] == [0, 1]
+    assert "judge" in {row["oracle"] for row in answers[4]["measured"]}
+    assert answers[5] != answers[4]
 
 
 def test_a_sample_can_be_drawn_and_extended(api: TestClient, store: Store) -> None:
