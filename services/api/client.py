@@ -105,9 +105,9 @@ class ApiClient:
         """The stages of a run that were started, by iteration and start."""
         return [_STAGE.validate_python(row) for row in self._get(f"/runs/{run}/stages", {})]
 
-    def pool(self) -> list[Job]:
-        """The worker pool: trainings that wait, run or are done."""
-        return [_JOB.validate_python(row) for row in self._get("/pool", {})]
+    def pool(self, run: str | None = None) -> list[Job]:
+        """The trainings in the worker pool that wait or run, or all of a run, also those that are done."""
+        return [_JOB.validate_python(row) for row in self._get("/pool", {"run": run})]
 
     def iterations(self, run: str) -> list[IterationSummary]:
         """The iterations of a run that were begun, with their stages."""

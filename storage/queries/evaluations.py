@@ -52,10 +52,10 @@ def find_evaluation(session: Session, key: str) -> EvaluationRow | None:
     return EvaluationRow(*row) if row else None
 
 
-def list_evaluations(session: Session, *, limit: int = 1_000) -> list[EvaluationRow]:
+def list_evaluations(session: Session) -> list[EvaluationRow]:
     """The evaluations that no run made, the newest first."""
     statement = select(*columns(Evaluations, EvaluationRow)).where(Evaluations.run.is_(None))
-    ordered = statement.order_by(Evaluations.created_at.desc(), Evaluations.id).limit(limit)
+    ordered = statement.order_by(Evaluations.created_at.desc(), Evaluations.id)
     return [EvaluationRow(*row) for row in session.execute(ordered)]
 
 

@@ -79,6 +79,18 @@ def test_series_of_several_runs_name_what_is_wrong(
     assert words in get(api, "/series", status, **parameters)["detail"]
 
 
+def test_the_pool_lists_what_waits_or_runs_and_of_one_run_everything(api: TestClient, store: Store) -> None:
+    job: dict[str, Any] = {"iteration": 1, "stage": "train_solver", "owner": "me"}
+    with store.write() as session:
+        for run in ("a", "b"):
+            queries.pool.join_pool(session, run=run, **job, kind="CPU", units=1)
+        queries.pool.leave_pool(session, run="a", **job)
+    assert [(row["run"], row["status"]) for row in get(api, "/pool")] == [("b", "queued")]
+    assert [(row["run"], row["status"]) for row in get(api, "/pool", run="a")] == [("a", "done")]
+    assert get(api, "/pool", run="c") == []
+    assert "run nosuch: no such run" in get(api, "/pool", 404, run="nosuch")["detail"]
+
+
 def test_a_cursor_of_another_order_is_refused(api: TestClient) -> None:
     following = get(api, "/runs", sort="name", limit=1)["next"]
     for sort in ("-name", "held_out", "created"):

@@ -156,7 +156,7 @@ def test_an_exhausted_connection_pool_is_answered_with_503(
     def no_connection(_session: object) -> list[PoolRow]:
         raise PoolTimeoutError("QueuePool limit of size 20 overflow 0 reached")
 
-    monkeypatch.setattr(queries.pool, "pool_jobs", no_connection)
+    monkeypatch.setattr(queries.pool, "unfinished_jobs", no_connection)
     response = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost").get(f"{PREFIX}/pool")
     assert response.status_code == 503
     assert response.json()["detail"] == "the database did not answer; the reason is in the API's log"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from store_examples import fresh_run
 
@@ -9,7 +11,9 @@ from core.statistics.estimates import Sums
 from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage import queries
 from storage.errors import NotThere
+from storage.models import Evaluations
 from storage.queries.evaluations import EvaluationSums
+from storage.queries.tables import insert_new
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
 
@@ -25,6 +29,15 @@ def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
         assert queries.evaluations.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
         assert queries.evaluations.evaluations_of(session, f"{run}/solver/1", "micro") == []
         assert queries.evaluations.evaluated(session, run) == [(f"{run}/base/0", "micro"), (f"{run}/base/0", "other")]
+
+
+def test_all_evaluations_are_listed_however_many_there_are(store: Store) -> None:
+    """The list ended after 1,000 of them, without a word."""
+    with store.write() as session:
+        first = queries.evaluations.begin_evaluation(session, model="/m", benchmark="micro", manifest={})
+        before = len(queries.evaluations.list_evaluations(session))
+        insert_new(session, Evaluations, ({**asdict(first), "id": f"{number:016x}"} for number in range(1_001)))
+        assert len(queries.evaluations.list_evaluations(session)) == before + 1_001
 
 
 def test_evaluation_sums_are_those_of_a_run_s_own_evaluations(store: Store) -> None:

@@ -21,6 +21,7 @@ from services.run_states import State
 from storage import queries
 from storage.queries.run_list import RunFilter, RunSort
 from storage.queries.run_notes import MOST_TAGS, TAG
+from storage.queries.runs import RUN_NAME
 from storage.rows import Job, Stage
 from storage.run_logs import LogEvent, last_events
 
@@ -123,8 +124,17 @@ def list_iterations(store: StoreDependency, run: RunName) -> list[IterationSumma
         return [IterationSummary.of(t, list(rows), stats.get(t), holder) for t, rows in stages]
 
 
-@router.get("/pool")
-def list_jobs(store: StoreDependency) -> list[Job]:
-    """The worker pool: trainings that wait, run or are done."""
+@router.get("/pool", responses=documented(404))
+def list_jobs(
+    store: StoreDependency,
+    run: Annotated[
+        str | None,
+        Query(pattern=f"^{RUN_NAME.pattern}$", description="All trainings of this run, also those that are done."),
+    ] = None,
+) -> list[Job]:
+    """The worker pool's queue: the trainings of all runs that wait or run."""
     with store.read() as session:
-        return [*queries.pool.pool_jobs(session)]
+        if run is None:
+            return [*queries.pool.unfinished_jobs(session)]
+        queries.runs.get_run(session, run)
+        return [*queries.pool.pool_jobs(session, run)]
