@@ -26,8 +26,8 @@ class Serving(Part):
     release: bool = False  # stop the applications that a stage does not ask, so that training gets their GPUs
 
 
-# Variables of coevo, of Prefect and of Ray: with some, one can run programs or use the API. Only the key of the run's own
-# applications may be named, by those who write presets.
+# Variables of coevo, of Prefect and of Ray: with some, one can run programs or use the API. Of these, only the key of
+# the run's own applications may be named.
 _PREFIXES_OF_COEVO = ("COEVO_", "PREFECT_", "RAY_")
 _KEY_OF_APPLICATIONS = "COEVO_INFERENCE_KEY"
 
