@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from core.grading import points
-from core.grading.answers import answer_key, is_words
+from core.grading.answers import answer_key
 from core.grading.lists import List, as_list, as_matrix, is_bare_matrix, split
 from core.grading.outcomes import EQUAL, NEEDS_JUDGE, UNEQUAL, Outcome, all_of, any_of
 from core.grading.quantities import Quantity, read_clock, read_endless, read_quantity, read_ratio
@@ -26,6 +26,7 @@ from core.grading.relations import (
     without_variable,
 )
 from core.grading.units import read_unit
+from core.grading.words import certainly_differ, is_words, same_words
 
 Judge = Callable[[str, str], Outcome]
 _CompareMembers = Callable[[str, str, int], Outcome]
@@ -35,9 +36,9 @@ _ALL_COMPARISONS = 1_000  # of the members of sets within sets; also a process w
 MAX_NESTING = 2  # lists within lists
 
 _SET = re.compile(r"\\(?:cup|cap|setminus|mathbb|emptyset)(?![A-Za-z])")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}|\\text\{")  # so many letters are a word, not a product of variables
-_JOINED_WORDS = re.compile(r"(?<![^ ])(?:and|or)(?![^ ])")
-_DIGITS_APART = re.compile(r"[0-9] [0-9]")
+# Four letters are a word, and not a product of variables; so are two in front of a space and a number.
+_PROSE = re.compile(r"(?<![\\A-Za-z{])(?:[A-Za-z]{4,}|[A-Za-z]{2,} [0-9])|\\text\{|^(?:\([A-J]\)|[A-J]\.)[0-9$\\]")
+_DIGITS_APART = re.compile(r"[0-9] (?:[A-Za-z] )?[0-9]")
 _SYMBOL_OR_UNIT = re.compile(r"(.*[0-9)}]) ([A-Za-z]{1,2})((?:\^\{[23]\})?)|(-?[0-9.]+)([msg])(\^\{[23]\})")
 
 
@@ -187,9 +188,10 @@ def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
     if (outcome := _decide_endless(a, b)) is not None:
         return outcome
     if (reason := _not_mathematics(a, b)) is not None:
+        if reason == "words" and same_words(a, b):
+            return EQUAL
         read = all(is_words(text) or read_quantity(text).number is not None for text in (a, b))
-        joined = all(is_words(text) for text in (a, b)) and _JOINED_WORDS.search(f"{a} {b}")
-        return UNEQUAL if read and not joined else Outcome("unknown", reason)
+        return UNEQUAL if read and certainly_differ(a, b) else Outcome("unknown", reason)
     shorter, longer = sorted((len(sides(a)), len(sides(b))))
     # math-verify compares the ends of `a=b=c`
     return Outcome("unknown", "several relations") if shorter == 2 < longer else judge(a, b)

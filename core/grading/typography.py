@@ -23,19 +23,28 @@ from core.grading.typography_tables import (
 )
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.|\Z)|[{}$]|[^\\{}$]+", re.DOTALL)
-_TAG = re.compile(r"<(/?)(b|i|u|em|strong|span|code|sub|sup|p|div|br)\b[^<>]{0,80}>", re.IGNORECASE)
-_MARKED = re.compile(r"(\*\*\*|\*\*|\*|__|```|``|`|\"|'')(?=\S)(.*\S)\1", re.DOTALL)
+_TAG = re.compile(r"<(/?)(b|i|u|em|strong|span|code|sub|sup|p|div|br|answer)\b[^<>]{0,80}>", re.IGNORECASE)
+_MARKED = re.compile(r"\$?(\*\*\*|\*\*|\*|__|```|``|`|\"|''|')(?=\S)(.*\S)\1\$?\.?", re.DOTALL)
+_BOLD = re.compile(r"(?<![^\s:(])\*\*(?=[^\s*])([^*]*[^\s*])\*\*(?![^\s:.,;)])")
+_HEADING = re.compile(r"\s*#{1,6}\s+(?=\S)")  # `#### 42` in GSM8K
 _MATHS = re.compile(r"\\[()\[\]](?!\s*[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\])")
-_QUANTITY = re.compile(r"\\(?:SI|qty)\{([^{}]*)\}\{([^{}]*)\}")
+_QUANTITY = re.compile(r"\\(?:(?:SI|qty)\{([^{}]*)\}|unit\[([^\]]*)\]|si|unit)\{([^{}]*)\}")
+_UNIT_PREFIX = re.compile(r"\\(kilo|centi|milli|mega|giga|micro|nano|deci)\\")
+_DIMENSION = re.compile(r"\\(?:hskip|kern|mkern|vskip|mskip)\s*-?[0-9.]{1,9}\s*(?:pt|mu|em|ex|mm|cm|in)(?![a-z])")
+_ESCAPES = re.compile(r"\\+")
+_END_MARK = re.compile(r"(?<=[^\s{])\s*\\(?:square|Box)\s*$")
 _NO_SPACE = re.compile(r",\s*\\!\s*")  # `1,\! 234` is 1234
 _CURRENCY = re.compile(r"\$(?=-?[0-9.\\])")
 _WORD = r"[^\W\d_]+"
 _WORDS = re.compile(rf"{_WORD}(?:(?:\. ?|[ '-]){_WORD})*\.?")
 _ROW_HEIGHT = re.compile(r"\s?\[[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\]")
-_LOST_BACKSLASH = re.compile(r"(d?frac|sqrt|text|times|cdot|pi|left|boxed|mathrm)(?![a-z])")
+_COMMAND = re.compile(
+    r"\\\\(?:[{%$,;!]|(?:[dt]?frac|d?binom|sqrt|text|mathrm|mathbf|times|cdot|pi|left|boxed|begin|circ|[lgn]eq?|infty"
+    r"|alpha|beta|gamma|theta|lambda|pm|sin|cos|tan|log|ln|in|cup|cap|overline|mathbb|quad|ldots|dots)(?![A-Za-z]))"
+)
 _OPTION = re.compile(r"\s*\[([^\[\]]*)\]")
 _COLUMNS = re.compile(r"[clr|@ ]*")
-_BLANKS = re.compile(r"\s+")
+_BLANKS = re.compile(r"[\s~]+")
 _DIGITS = re.compile(r"-?[0-9]+")
 _NEEDS_GROUPING = re.compile(r"^\s*[0-9]|[+/-]")
 _CURRENCIES = (r"\$", r"\euro", r"\pounds")
@@ -50,15 +59,25 @@ def typeset(text: str) -> str:
 
 def _without_markup(text: str) -> str:
     """A text without HTML's tags, Markdown's marks and quotation marks around it, and the delimiters of mathematics."""
+    while _COMMAND.search(text) and all(len(run) % 2 == 0 for run in _ESCAPES.findall(text)):
+        text = _ESCAPES.sub(lambda run: run[0][::2], text)  # each was escaped for JSON
+    text = _HEADING.sub("", text, count=1) if text.lstrip()[:1] == "#" else text
     if "</" in text or "<br" in text:
         text = _TAG.sub(_tag, text)
-    text = _NO_SPACE.sub(",", _QUANTITY.sub(r"\1\\text{ \2}", text.strip()))
+    text = _DIMENSION.sub("", _END_MARK.sub("", _NO_SPACE.sub(",", _QUANTITY.sub(_quantity, text.strip()))))
+    text = _BOLD.sub(r"\1", text) if "**" in text else text
     while (marked := _MARKED.fullmatch(text)) and marked[1] not in marked[2]:
         text = marked[2]
     text = _MATHS.sub("", text) if r"\begin" not in text else text
     if text.count("$") - text.count(r"\$") == 1:
         text = re.sub(rf"(?<!\\){_CURRENCY.pattern}", lambda _: r"\$", text)
     return text
+
+
+def _quantity(quantity: re.Match[str]) -> str:
+    """A number and a unit of siunitx: `\\qty{5}{\\kilo\\gram}`."""
+    unit = _UNIT_PREFIX.sub(r"\1", quantity[3]).replace(r"\per", "/").replace("\\", " ")
+    return rf"{quantity[1] or quantity[2] or ''}\text{{ {unit}}}"
 
 
 def _tag(tag: re.Match[str]) -> str:
@@ -93,6 +112,7 @@ class _Typesetter:
         self._unwrap = False  # whether the next brace is dropped
         self._into_words = False  # whether the next brace opens words
         self._environments = 0
+        self._aligned = 0  # environments in which `&` lines up equations
 
     def read(self) -> str:
         i = 0
@@ -149,7 +169,7 @@ class _Typesetter:
         if text.strip():
             self._belongs = self._unwrap = self._into_words = False
         if "&" in text and not self._environments:
-            text = text.replace("&", r" \text{and} ")
+            text = text.replace("&", "" if self._aligned else r" \text{and} ")
         while self._arguments and text.strip():
             text = text.lstrip()
             if text[0] in "^_":
@@ -199,6 +219,9 @@ class _Typesetter:
 
     def _drop_arguments(self, name: str, i: int) -> int:
         dropped, wraps = DROPPED_WITH_ARGUMENTS[name]
+        if option := _OPTION.match(self._next(i)):
+            self._tokens[i] = self._tokens[i][option.end() :]
+            i += not self._tokens[i]
         for _ in range(dropped):
             i = self._after_argument(i)
         self._unwrap = wraps or (name == r"\color" and self._next(i) == "{")
@@ -214,9 +237,6 @@ class _Typesetter:
 
     def _new_row(self, _name: str, i: int) -> int:
         following = self._next(i)
-        if not self._environments and (lost := _LOST_BACKSLASH.match(following)):
-            self._tokens[i] = following[lost.end() :] or " "
-            return self._command(rf"\{lost[1]}", i)
         if self._environments:
             self._write(r"\\")
             if height := _ROW_HEIGHT.match(following):
@@ -228,9 +248,11 @@ class _Typesetter:
     def _environment(self, command: str, i: int) -> int:
         name, after = self._argument(i)
         name = ENVIRONMENTS.get(name.rstrip("*"), name)
-        if name:
+        change = 1 if command == r"\begin" else -1
+        self._aligned += change if name == "&" else 0
+        if name.isalpha():
             self._write(rf"{command}{{{name}}}")
-            self._environments += 1 if command == r"\begin" else -1
+            self._environments += change
         if command == r"\begin" and name == "matrix" and self._next(after) == "{":
             columns, rest = self._argument(after)
             after = rest if _COLUMNS.fullmatch(columns) else after
@@ -238,6 +260,11 @@ class _Typesetter:
 
     def _blackboard(self, _name: str, i: int) -> int:
         letter, after = self._argument(i)
+        bare = self._next(i).lstrip()
+        if bare[:1] in BLACKBOARD and not bare[1:2].isalpha():
+            self._tokens[i] = bare[1:]
+            self._write(rf"\mathbb{{{bare[0]}}}")
+            return i
         if letter in BLACKBOARD:
             self._write(rf"\mathbb{{{letter}}}")
             return after

@@ -19,7 +19,10 @@ _LONGEST = 60  # characters of a unit
 # A unit, its size in other units (`-`: it is a dimension of its own), and its spellings. A spelling with `~` takes the
 # prefixes of the SI.
 _TABLE = r"""
-m           -           ~m meter meters metre metres
+m           -           ~m meter meters metre metres 米 公尺 м metros mètres метров
+centimetre  .01 m       cm 厘米 公分 см
+millimetre  .001 m      mm 毫米 мм
+kilometre   1000 m      km 千米 公里 км
 angstrom    1e-10 m     Å angstrom angstroms
 inch        .0254 m     in inch inches
 foot        .3048 m     ft foot feet
@@ -28,19 +31,20 @@ mile        1609.344 m  mi mile miles
 au          -           AU au
 lightyear   -           ly light-year light-years lightyear lightyears
 parsec      -           ~pc parsec parsecs
-g           -           ~g gm gram grams gramme grammes
+g           -           ~g gm gram grams gramme grammes 克 г
+kilogram    1000 g      kg 千克 公斤 кг
 tonne       1e6 g       tonne tonnes
 ton         -           ton tons
 pound       -           lb lbs pound pounds
 ounce       -           oz ounce ounces
-second      -           ~s sec secs second seconds
-minute      60 second   min mins minute minutes
-hour        3600 second h hr hrs hour hours
-day         86400 second day days
+second      -           ~s sec secs second seconds 秒 秒钟 сек Sekunden segundos
+minute      60 second   min mins minute minutes 分钟 мин Minuten minutos
+hour        3600 second h hr hrs hour hours 小时 Stunde Stunden heure heures hora horas
+day         86400 second day days 天 日 Tag Tage jour jours día días
 week        604800 second wk wks week weeks
 month       -           mo mos month months
-year        12 month    yr yrs year years
-litre       .001 m^3    ~L ~l liter liters litre litres
+year        12 month    yr yrs year years 年 岁 歲 Jahr Jahre ans años
+litre       .001 m^3    ~L ~l liter liters litre litres 升
 cc          .000001 m^3 cc ccm
 gallon      -           gal gallon gallons
 quart       -           qt qts quart quarts
@@ -51,6 +55,7 @@ tablespoon  -           tbsp tablespoon tablespoons
 hectare     10000 m^2   ha hectare hectares
 acre        -           acre acres
 mph         1 mile/hour mph
+mpg         -           mpg
 kmh         1000 m/hour kph kmh
 knot        -           kn knot knots
 N           1000 g*m/second^2 ~N newton newtons
@@ -64,6 +69,10 @@ erg         -           erg ergs
 eV          -           ~eV
 calorie     -           ~cal calorie calories
 Calorie     -           Cal Calorie Calories
+horsepower  -           hp horsepower
+BTU         -           BTU Btu
+amu         -           u amu dalton daltons
+siemens     -           S siemens
 Wh          3600000 g*m^2/second^2 ~Wh
 atm         -           atm atmosphere atmospheres
 bar         -           ~bar bars
@@ -82,7 +91,7 @@ K           -           ~K kelvin kelvins
 celsius     -           celsius ^\circC
 fahrenheit  -           fahrenheit ^\circF
 mol         -           ~mol mole moles
-molar       -           M
+molar       -           ~M
 ppm         -           ppm
 ppb         -           ppb
 dB          -           dB decibel decibels
@@ -92,28 +101,34 @@ cd          -           cd candela candelas
 Bq          -           ~Bq becquerel becquerels
 Gy          -           Gy gray grays
 Sv          -           ~Sv sievert sieverts
-bit         -           bit bits
+bit         -           ~bit bits
+bps         -           ~bps
 byte        -           B byte bytes
 KB          -           KB kB kilobyte kilobytes
 MB          -           MB megabyte megabytes
 GB          -           GB gigabyte gigabytes
 TB          -           TB terabyte terabytes
-degree      -           degrees ^\circ deg degs degree
+degree      -           degrees ^\circ deg degs degree 度
 radian      -           ~rad radian radians
 steradian   -           sr steradian steradians
 revolution  -           rev revs revolution revolutions
-dollar      -           dollars US\$ US$ \$ $ dollar USD bucks
+dollar      -           dollars US\$ US$ \$ $ dollar USD bucks 美元
 cent        .01 dollar  cent cents
-euro        -           euros € \euro euro EUR
-sterling    -           sterling £ \pounds GBP quid
-penny       .01 sterling pence
+euro        -           euros € \euro euro EUR 欧元
+sterling    -           sterling £ \pounds GBP quid 英镑
+penny       .01 sterling pence p
 yuan        -           元 块 yuan CNY RMB yuans
 yen         -           円 yen JPY
 yensign     -           ¥
 rupee       -           ₹ Rs Rs. rupee rupees INR
-won         -           ₩ won KRW
+won         -           ₩ won KRW 원
+dong        -           ₫ dong VND
+baht        -           ฿ baht THB
+hryvnia     -           ₴ hryvnia UAH
+naira       -           ₦ naira NGN
+zloty       -           zł zloty PLN
 rouble      -           ₽ ruble rubles rouble roubles RUB
-peso        -           peso pesos MXN
+peso        -           ₱ peso pesos MXN PHP
 franc       -           franc francs CHF
 cad         -           CAD C\$ C$
 aud         -           AUD A\$ A$
@@ -122,14 +137,13 @@ nzd         -           NZD NZ\$ NZ$
 sgd         -           SGD S\$ S$
 krona       -           SEK kr krona kronor krone kroner NOK DKK
 real        -           BRL R\$ R$ reais
-lira        -           lira liras TRY
+lira        -           ₺ lira liras TRY
 dirham      -           AED dirham dirhams
 rand        -           ZAR
 unit        -           unit units
 point       -           pts point points
-person      -           人 people person persons
-item        -           个 個 只 支 本 张 條 条 棵
-metrezh     -           米
+person      -           人 名 명 位 people person persons
+item        -           个 個 只 支 本 张 條 条 棵 次 种 種 件 辆 台 套 组 개 штук шт Stück
 ordinal     -           st nd rd th
 man         -           man men
 woman       -           woman women
@@ -147,7 +161,7 @@ _PREFIXES = {
     **{"u": -6, "µ": -6, "n": -9, "p": -12, "f": -15},
 }
 _PREFIX_WORDS = {"kilo": 3, "centi": -2, "milli": -3, "mega": 6, "giga": 9, "micro": -6, "nano": -9, "deci": -1}
-_POWER_WORDS = {"square": 2, "squared": 2, "sq": 2, "cubic": 3, "cubed": 3, "cu": 3}
+_POWER_WORDS = {"square": 2, "squared": 2, "sq": 2, "cubic": 3, "cubed": 3, "cu": 3, "平方": 2, "立方": 3}
 
 # Words that follow a number and are no unit, although they end as a plural does: they change the number, or go on.
 _NO_NOUN = frozenset(
@@ -160,7 +174,7 @@ _NO_NOUN = frozenset(
 )
 _ITEM = re.compile(
     r"\^\{?\\circ\}?(?:[CF](?![A-Za-z]))?|\\[a-z]+|[A-Z]{0,2}\\?\$"
-    r"|[^\W\d_]+(?:-[^\W\d_]+)*\.?|[€£¥₹₩₽]"
+    r"|[^\W\d_]+(?:-[^\W\d_]+)*\.?|[€£¥₹₩₽₫฿₺₴₦₱]"
 )
 _EXPONENT = re.compile(r"\^\{?(-?[1-4])\}?")
 _AFTERWARDS = re.compile(r" (squared|cubed)(?![a-z])")
@@ -221,6 +235,8 @@ def _factors(text: str) -> Iterator[tuple[str, int]]:
             return
         end = item.end()
         word = item[0].rstrip(".") if item[0] != "Rs." else item[0]
+        if word[:2] in ("平方", "立方") and len(word) > 2:
+            word, end = word[:2], end - len(word) + 2
         if word.lower() in _POWER_WORDS:
             if word.lower().endswith("ed") or power > 1:  # `meters squared` is read with its unit
                 yield "", 0
@@ -306,6 +322,6 @@ _ONE = Unit(Fraction(1), (), ())
 _MONEY = frozenset(
     names(
         "dollar euro sterling yuan yen yensign rupee won rouble peso franc cad aud hkd nzd sgd krona real "
-        "lira dirham rand"
+        "lira dirham rand dong baht hryvnia naira zloty"
     )
 )
