@@ -125,8 +125,8 @@ def _overhead(figures: Figures) -> str:
             "The demo's iterations, in seconds:",
             _table(("part", *(f"iteration {i}" for i, _ in enumerate(iterations, 1))), demo),
             fill(
-                f"{client['requests']:,} requests, {client['at_once']} at once, took {client['seconds']} s; the engine's "
-                f"pauses alone take {client['least_seconds']} s. The first training of a process began after "
+                f"{client['requests']:,} requests, {client['at_once']} at once, took {client['seconds']} s; the "
+                f"engine's pauses alone take {client['least_seconds']} s. The first training of a process began after "
                 f"{start['cold_s']} s, a later one after {start['warm_s']} s (median of {start['jobs']}).",
                 120,
             ),
