@@ -112,9 +112,10 @@ class SwappedLLMServer(LLMServer):
         self._llm_config.model_loading_config.model_source = str(folder)
         # The engine configuration was made before the model was known.
         self._llm_config.get_engine_config().hf_model_id = str(folder)
+        # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
+        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
         await super().start()
         self._limits = (await self.collective_rpc("limits"))[0]
-        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
         engine: Any = self.engine
         engine._oai_serving_chat.render_chat_request = self._render
 
