@@ -22,6 +22,7 @@ _MATRIX = re.compile(r"[(\[] *\\begin\{matrix\}((?:(?!\\begin).)*?)\\end\{matrix
 _DOTS = re.compile(r"\\dot\{([0-9])\}(?:([0-9]*)\\dot\{([0-9])\})?")
 _FRENCH = re.compile(r"([\[\](])([^\[\](),]+,[^\[\](),]+)([\[\])])")
 _CLOSES_FRENCH = re.compile(r"^[^\[(]*\]|\[[^\])]*$")
+_AND_A = {"half": r"\frac{1}{2}", "third": r"\frac{1}{3}", "quarter": r"\frac{1}{4}"}
 _NEGATED = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\le": ">", r"\ge": "<"}
 _BASE = r"(?:\((?:in )?base|(?:in )?base|\(?\\text\{\s*\(?(?:in )?base\s*\})"
 # What a text must hold for a rewrite to apply, its pattern, and what it writes.
@@ -64,6 +65,9 @@ _REWRITES = [
         (r"\mu", r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
         (r"\Omega", r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
         (".(", r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
+        (r"\overline", r"(\\overline\{[0-9]+)\}\s*\\overline\{([0-9]+\})", r"\1\2"),
+        (r"\overline", r"(\\overline\{[0-9]+\})\s*\.\.\.$", r"\1"),
+        ("and", r"(?<=[0-9]) and (?:a|one)[ -](half|third|quarter)(?![a-z])", lambda part: _AND_A[part[1]]),
         ("per", r"(?<=[0-9}]) *(?:\\text\{per ?cent(?:age)?\}|per ?cent(?:age)?(?![a-z]))", "%"),
         ("pct", r"(?<=[0-9}]) *(?:\\text\{pct\}|pct(?![a-z]))", "%"),
         (r"\text", r"\\text\{([a-z]+)\}(?=[\^_(])", lambda name: rf"\{name[1]}" if name[1] in FUNCTIONS else name[0]),

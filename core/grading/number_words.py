@@ -29,7 +29,7 @@ _MOST_WORDS = 12
 UNREAD = frozenset(
     names(
         "none nothing nil nought naught once twice thrice double triple single couple pair "
-        "score gross first second third fourth fifth sixth seventh eighth ninth tenth "
+        "score gross all every any first second third fourth fifth sixth seventh eighth ninth tenth "
         "eins zwei drei vier sechs sieben acht neun zehn elf null deux trois quatre cinq sept huit neuf dix onze douze "
         "uno dos tres cuatro cinco seis siete ocho nueve diez due tre quattro cinque sei sette otto nove dieci"
     )

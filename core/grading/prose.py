@@ -39,6 +39,7 @@ _SEPARATOR = re.compile(
 _LOWER_WORD = re.compile(r"\s*(?:\\text\{\s*)?(?!(?:and|or)\b)[a-z]{2}")
 _GROUPED = re.compile(r"(?<![0-9.,}])([0-9]{1,3}(?:,[0-9]{3})+)(?![0-9]|,[0-9])")
 _BRACED_GROUPS = re.compile(r"(?<![0-9}])[0-9]{1,3}(?:\{,\}[0-9]{3})+(?![0-9]|\{,\})")
+_EUROPEAN = re.compile(r"(?<![0-9.,}])[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]|,[0-9])")
 _INDIAN = re.compile(r"(?<![0-9.,}])[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9]|,[0-9])")
 _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]]")
 _BARE_UNIT = re.compile(
@@ -151,6 +152,7 @@ def _outside_brackets(text: str) -> str:
 
 def _without_groups(text: str) -> str:
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = _EUROPEAN.sub(lambda number: number[0].replace(",", "{,}"), text)
     # 12,34,567 may be a number of India or a list: it stays unread.
     return _INDIAN.sub(lambda number: number[0].replace(",", "{,}"), text)
 

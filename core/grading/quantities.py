@@ -35,7 +35,7 @@ _PREFIX = re.compile(
     r"([+-]?)([A-Z]{0,2}\\\$|[€£¥₹₩₽₫฿₺₴₦₱]|\\pounds|\\euro|\\text\{[A-Za-z]{2,3}\})([+-]?(?:[0-9.(]|\\(?:frac|sqrt)).*)"
 )
 _BASED = re.compile(
-    r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]|[A-Z]{2,}(?=_\{1[1-9]\})))_\{(?:\(?([0-9]{1,2})\)?|\\text\{([a-z]+)\})\}"
+    r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]|[A-Z]{2,}(?=_\{1[1-9]\})))_\{(?:\(?([0-9]{1,2})\)?|(?:\\text\{)?([a-z]{3,})\}?)\}"
 )
 _PART = r"[0-9]+(?:\\text\{[A-Za-z]+\}|[A-Za-z]+)"
 _COMPOUND = re.compile(rf"(?:{_PART} ?){{1,3}}[0-9.]+\\text\{{[A-Za-z]+\}}")
@@ -101,6 +101,8 @@ def read_quantity(text: str) -> Quantity:
             return _in_base(based[1] or based[2], base)
     if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
         body = _signless(prefixed[1] + prefixed[3])
+        if body[-1:] in tuple("kKMB"):  # `\$5k` may be 5000 dollars
+            return Quantity(text, None, None)
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
         inner = read_quantity(body)
         return Quantity(text, None, None) if inner.unit not in (None, unit) else inner._replace(unit=unit)
@@ -117,8 +119,9 @@ def _compound(text: str) -> Quantity | None:
         return None
     if not all(above.size > below.size and above.powers == below.powers for above, below in pairwise(units)):
         return Quantity(text, None, None)  # `3lb4oz`, where the ounces may be fluid ones: no product of symbols either
-    number = sum(value * unit.size for (value, _), unit in zip(parts, units, strict=True)) / units[-1].size
-    return Quantity(str(number), number, units[-1])
+    total = sum((value * unit.size for (value, _), unit in zip(parts, units, strict=True)), Fraction(0))
+    # A reader who leaves the unit out may mean the first one or the last.
+    return Quantity(str(total / units[0].size), total / units[-1].size, units[-1])
 
 
 def _with_tail(text: str) -> Quantity:

@@ -124,7 +124,7 @@ def _parsed(text: str) -> Any:
     value = expression.xreplace(_exact(expression))
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
-    return value.doit() if value.has(*_UNEVALUATED) else value
+    return value.doit() if isinstance(value, Set) or value.has(*_UNEVALUATED) else value
 
 
 def _combined(word: str, solutions: list[Any]) -> Set | None:
