@@ -11,7 +11,9 @@ from core.grading.quantities import read_quantity
 RELATION = re.compile(r"[=<>]|\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])")
 INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])")
 _ASSIGNMENT = re.compile(
-    r"([A-Za-z]|\\[A-Za-z]+?|\\text\{[^{}]+\}|[A-Z]?[a-z]{3,}(?: [a-z]+){0,3}|\\angle ?[A-Z]{1,3}|S_\{\\triangle ?[A-Z]{3}\}|[A-Za-z]\([^()]*\)|\([A-Za-z](?:, [A-Za-z])+\))"
+    r"([A-Za-z]|\\[A-Za-z]+?|\\text\{[^{}]+\}|[A-Z]?[a-z]{3,}(?: [a-z]+){0,3}"
+    r"|\\angle ?[A-Z]{1,3}|S_\{\\triangle ?[A-Z]{3}\}|[A-Za-z]\([^()]*\)"
+    r"|[A-Za-z](?:[+-][A-Za-z])+|\([A-Za-z](?:, [A-Za-z])+\))"
     r"(=|\\in(?![A-Za-z]))([^=<>]+)"
 )
 _SYMBOL = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
