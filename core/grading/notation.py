@@ -22,6 +22,7 @@ _MATRIX = re.compile(r"[(\[] *\\begin\{matrix\}((?:(?!\\begin).)*?)\\end\{matrix
 _DOTS = re.compile(r"\\dot\{([0-9])\}(?:([0-9]*)\\dot\{([0-9])\})?")
 _FRENCH = re.compile(r"([\[\](])([^\[\](),]+,[^\[\](),]+)([\[\])])")
 _CLOSES_FRENCH = re.compile(r"^[^\[(]*\]|\[[^\])]*$")
+_AND_A = {"half": r"\frac{1}{2}", "third": r"\frac{1}{3}", "quarter": r"\frac{1}{4}"}
 _NEGATED = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\le": ">", r"\ge": "<"}
 _BASE = r"(?:\((?:in )?base|(?:in )?base|\(?\\text\{\s*\(?(?:in )?base\s*\})"
 # What a text must hold for a rewrite to apply, its pattern, and what it writes.
@@ -36,6 +37,7 @@ _REWRITES = [
         ("x", r"(?<=[0-9]\)) x (?=\([0-9])", r"\\cdot "),
         ("X", r"(?<=[0-9}])\s*(?:\\text\{X\}|X)\s*(?=[0-9])", r"\\cdot "),
         ("^", r"\^\s*(?:\*|\{\s*(?:\*|\\cdot)\s*\})", r"^{*}"),
+        ("/", r"\+\s*/\s*-", r"\\pm "),
         ("*", r"(?<!\^\{)\*", r"\\cdot "),
         ("<=", r"<=", r"\\le "),
         (">=", r">=", r"\\ge "),
@@ -58,12 +60,19 @@ _REWRITES = [
         (r"\c", r"(?<![\\A-Za-z}^_])\{([^{}]*)\}(?=\s*\\(?:cup|cap)(?![A-Za-z]))", r"\\{\1\\}"),
         ("'", r"\^\s*\{?('+)\}?", r"\1"),
         ("C", r"(?<![A-Za-z\\}])C_\{([0-9]{1,3})\}\^\{([0-9]{1,3})\}", r"\\binom{\1}{\2}"),
+        ("}_{", r"\\text\{([A-Z]+)\}([0-9]*)(?=_\{1[1-6]\})", r"\1\2"),
+        ("}_{", r"\\overline\{([0-9A-Z]+)\}(?=_\{[0-9]+\})", r"\1"),
+        ("'", r"^([0-9]+)'\s*([0-9.]+)(?:''|\")$", r"\1\\text{ft}\2\\text{in}"),
+        ("'", r"^([0-9]+)\s*\^\{\\circ\}\s*([0-9.]+)'$", r"\1\\text{degrees}\2\\text{arcmin}"),
         (r"\ang{", r"\\ang\{([0-9.]+)\}", r"\1^{\\circ}"),
         ("/(", r"/\(((?:\\text\{[^{}]*\}(?:\^\{-?[0-9]\})?(?:\\cdot| )*)+)\)", r"/\1"),
         ("", rf"(?<=[0-9])\s*(?:\^\{{\s*(?:{_ORDINAL})\s*\}}|-\s*(?:{_ORDINAL})(?![A-Za-z]))", r"\\text{th}"),
         (r"\mu", r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
         (r"\Omega", r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
         (".(", r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
+        (r"\overline", r"(\\overline\{[0-9]+)\}\s*\\overline\{([0-9]+\})", r"\1\2"),
+        (r"\overline", r"(\\overline\{[0-9]+\})\s*\.\.\.$", r"\1"),
+        ("and", r"(?<=[0-9]) and (?:a|one)[ -](half|third|quarter)(?![a-z])", lambda part: _AND_A[part[1]]),
         ("per", r"(?<=[0-9}]) *(?:\\text\{per ?cent(?:age)?\}|per ?cent(?:age)?(?![a-z]))", "%"),
         ("pct", r"(?<=[0-9}]) *(?:\\text\{pct\}|pct(?![a-z]))", "%"),
         (r"\text", r"\\text\{([a-z]+)\}(?=[\^_(])", lambda name: rf"\{name[1]}" if name[1] in FUNCTIONS else name[0]),

@@ -21,15 +21,17 @@ MAGNITUDES = {
 }
 _TENS = dict(zip(names("twenty thirty forty fifty sixty seventy eighty ninety"), range(20, 100, 10), strict=True))
 _PARTS = dict(
-    zip(names("half third quarter fourth fifth sixth seventh eighth ninth tenth"), [2, 3, 4, *range(4, 11)], strict=True)
+    zip(
+        names("half third quarter fourth fifth sixth seventh eighth ninth tenth"), [2, 3, 4, *range(4, 11)], strict=True
+    )
 )
 _PARTS |= {f"{part}s": number for part, number in _PARTS.items() if part != "half"} | {"halves": 2}
 _MOST_WORDS = 12
-# Words that stand for a number, although this module does not read them.
-UNREAD = frozenset(
+# Words that stand for a number, alone or in a phrase that this module does not read.
+NUMBER_WORDS = frozenset([*CARDINALS, *MAGNITUDES, *_TENS, *_PARTS]) | set(
     names(
-        "none nothing nil nought naught once twice thrice double triple single couple pair "
-        "score gross first second third fourth fifth sixth seventh eighth ninth tenth "
+        "no none nothing nil nought naught once twice thrice double triple single couple pair "
+        "score gross all every any first second "
         "eins zwei drei vier sechs sieben acht neun zehn elf null deux trois quatre cinq sept huit neuf dix onze douze "
         "uno dos tres cuatro cinco seis siete ocho nueve diez due tre quattro cinque sei sette otto nove dieci"
     )

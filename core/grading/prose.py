@@ -33,18 +33,20 @@ _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])")
 _AND = frozenset(["and", "und", "et", "y", "и", "和", "与", "及"])
 _OR = frozenset(["or", "oder", "ou", "o", "или", "或", "或者"])
 _SEPARATOR = re.compile(
-    r"[,;\s]*(?:\\text\{([^{}]*)\}|(?<![\\A-Za-z])(and|or|und|oder|et|ou)(?![A-Za-z])|(и|или|和|与|及|或者?)"
+    r"[,;\s]*(?:\\text\{([^{}]*)\}|(?<![\\A-Za-z])(and|or|und|oder|et|ou)(?![A-Za-z])|((?<![^\W\d_])(?:и|или)(?![^\W\d_])|和|与|及|或者?)"
     r"|(?<=[0-9)}]) (y|o) (?=[0-9(\\-]))\s*"
 )
 _LOWER_WORD = re.compile(r"\s*(?:\\text\{\s*)?(?!(?:and|or)\b)[a-z]{2}")
 _GROUPED = re.compile(r"(?<![0-9.,}])([0-9]{1,3}(?:,[0-9]{3})+)(?![0-9]|,[0-9])")
 _BRACED_GROUPS = re.compile(r"(?<![0-9}])[0-9]{1,3}(?:\{,\}[0-9]{3})+(?![0-9]|\{,\})")
+_EUROPEAN = re.compile(r"(?<![0-9.,}])[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]|,[0-9])")
 _INDIAN = re.compile(r"(?<![0-9.,}])[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9]|,[0-9])")
 _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]]")
 _BARE_UNIT = re.compile(
     r"(?<=[0-9)}])( ?)([^\W\d_][^\W\d_. ]*(?:\.? [^\W\d_][^\W\d_.]*)*(?:\^\{-?[1-4]\})?"
-    r"(?:/[A-Za-z]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
+    r"(?:/[^\W\d_]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
 )
+_PER = re.compile(r"(?<=[0-9)}])/([a-z]{2,})$")
 _USUAL = frozenset(
     names("mm cm dm km in ft yd mi mg kg lb lbs ml mL dl oz hr Hz eV kW kV kJ GB MB KB kB TB st nd rd th")
 )
@@ -100,6 +102,7 @@ def _as_phrase(text: str) -> str | None:
         number, _, noun = words.rpartition(" ")
         if (value := number_in_words(word)) is not None:
             return value
+        number = re.sub(r" an?$", "", number)
         if number and (value := number_in_words(number)) is not None and read_unit(noun) is not None:
             return rf"{value}\text{{{noun}}}"
         return word if len(words) > 1 or not in_text else words
@@ -151,6 +154,7 @@ def _outside_brackets(text: str) -> str:
 
 def _without_groups(text: str) -> str:
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = _EUROPEAN.sub(lambda number: number[0].replace(",", "{,}"), text)
     # 12,34,567 may be a number of India or a list: it stays unread.
     return _INDIAN.sub(lambda number: number[0].replace(",", "{,}"), text)
 
@@ -159,15 +163,16 @@ def _with_units(text: str) -> str:
     text = _CODE.sub(
         lambda code: rf"{code[1]}\text{{{code[2].rstrip('.')}}}" if is_currency(code[2]) else code[0], text
     )
+    text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
     return _BARE_UNIT.sub(_marked_unit, text)
 
 
 def _marked_unit(marked: re.Match[str]) -> str:
     r"""A unit in `\text{}`. A text of two letters that is rarely a unit may be a product: it stays as it is."""
     space, written = marked.groups()
-    magnitude, _, noun = written.partition(" ")
+    magnitude, _, noun = re.sub("^([万亿])(?=.)", r"\1 ", written).partition(" ")
     if magnitude in MAGNITUDES and (not noun or read_unit(noun)):
-        return rf"\text{{{written}}}"
+        return rf"\text{{{f'{magnitude} {noun}'.strip()}}}"
     unit = read_unit(written)
     first = re.split(r"[ ./^]", written)[0]
     short = len(first) < 3 and first.isascii() and first not in _USUAL and "/" not in written and " " not in written
@@ -200,7 +205,9 @@ def _kept_space(space: re.Match[str]) -> str:
     if (before.isdigit() and after.isdigit()) or (before.isdigit() and text[end : end + 2].strip(".").isdigit()):
         return " "
     if not after.isalpha():
-        word = after.isdigit() and re.search(r"(?:^|[^\\A-Za-z])[A-Za-z]{2,}$|[0-9] [A-Za-z]$", text[max(0, start - 40) : start])
+        word = after.isdigit() and re.search(
+            r"(?:^|[^\\A-Za-z])[A-Za-z]{2,}$|[0-9] [A-Za-z]$", text[max(0, start - 40) : start]
+        )
         return " " if word else ""
     if before.isdigit() and re.match(r"[A-Za-z] [0-9]", text[end : end + 3]):
         return " "

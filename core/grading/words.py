@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 from core.grading.names import names
-from core.grading.number_words import CARDINALS, MAGNITUDES, UNREAD
+from core.grading.number_words import NUMBER_WORDS
 
-_PHRASE = re.compile(r"[^\W\d_]{2,}(?:[ '-][^\W\d_]+)*|[\u3400-\u9fff]")
+_PHRASE = re.compile(r"(?=.*[^\W\d_]{2})[^\W\d_]+(?:[ '-][^\W\d_]+)*|[\u3400-\u9fff]")
 _LETTERS = re.compile(r"\\text\{([^{}]+)\}")
-_NUMBERS = UNREAD | CARDINALS.keys() | MAGNITUDES.keys()
 # A phrase with one of these goes on about the answer, and is not read; `and` and `or` join two answers.
 _PROSE = frozenset(names("it is are as the that which because since so if when where with by for of to in and or"))
 
@@ -32,12 +31,12 @@ def certainly_differ(a: str, b: str) -> bool:
     Two phrases may mean the same in two scripts, in the plural, as initials, or if one says more: `no solution` and
     `no real solutions`. A word for a number, such as `once`, may be that number.
     """
-    words_a, words_b = (_LETTERS.sub(r"\1", text).split() for text in (a, b))
+    words_a, words_b = (re.split("[ -]", _LETTERS.sub(r"\1", text)) for text in (a, b))
     if not (is_words(a) and is_words(b)):
         words = words_a if is_words(a) else words_b
-        return all(word.isascii() and word not in _NUMBERS | _PROSE for word in words)
+        return all(word.isascii() and word not in NUMBER_WORDS | _PROSE for word in words)
     if a.isascii() != b.isascii() or not _PROSE.isdisjoint(words_a + words_b):
         return False
     stems_a, stems_b = ({word.removesuffix("s") for word in words} for words in (words_a, words_b))
-    initials = {"".join(word[0] for word in words) for words in (words_a, words_b)}
+    initials = {"".join(word[0] for word in words) for words in (words_a, words_b) if len(words) > 1}
     return not (stems_a <= stems_b or stems_b <= stems_a or initials & {"".join(words_a), "".join(words_b)})
