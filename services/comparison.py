@@ -186,7 +186,7 @@ def _by_arm(
     by_arm: dict[str, dict[str, Results]] = {}
     for arm, runs in arms.items():
         for role in _ROLES:
-            of_runs = {run: results[run][role] for run in runs if results[run].get(role)}
+            of_runs: dict[str, Results] = {run: results[run][role] for run in runs if results[run].get(role)}
             if of_runs:
                 by_arm[arm if role == "solver" else f"{arm}/{role}"] = of_runs
     return by_arm
