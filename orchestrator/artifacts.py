@@ -38,7 +38,7 @@ from prefect.runtime import flow_run
 from core.logs import only_shown
 from core.statistics.estimates import Estimate
 from core.types import Stage
-from orchestrator.stages.results import StageResult
+from orchestrator.stages.results import StageResult, as_markdown
 from services.evaluations import EvaluationFigures
 from services.flow_runs import tags_of
 from services.prefect_server import is_away
@@ -111,7 +111,7 @@ def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pa
     """Show the result of a stage, with a link to its page on the dashboard if the dashboard's address is known."""
     page = run_page(pages_url, run, iteration)
     link = f"[{page}]({page})" if page else ""
-    text = "\n\n".join(filter(None, (f"### {run}, iteration {iteration}: {stage}", result.table, link)))
+    text = "\n\n".join(filter(None, (f"### {as_markdown(run)}, iteration {iteration}: {stage}", result.table, link)))
     key, description = _key(run, iteration, stage), f"{run}, iteration {iteration}: result of {stage}"
 
     def write() -> None:
@@ -147,7 +147,11 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
         for of_benchmark in figures
     ]
     model = figures[0].evaluation.model if figures else ""
-    _write(lambda: create_table_artifact(rows, key=_key(_EVALUATION, model), description=f"evaluation of {model}"))
+    _write(
+        lambda: create_table_artifact(
+            rows, key=_key(_EVALUATION, model), description=as_markdown(f"evaluation of {model}")
+        )
+    )
 
 
 def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
@@ -166,7 +170,9 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
         )
         if recount is not None
     ]
-    _write(lambda: create_table_artifact(rows, key=_key(_RECHECK, judge), description=f"rechecked by {judge}"))
+    _write(
+        lambda: create_table_artifact(rows, key=_key(_RECHECK, judge), description=as_markdown(f"rechecked by {judge}"))
+    )
 
 
 def _with_interval(estimate: Estimate) -> str:

@@ -17,6 +17,7 @@ import aiohttp
 from core.errors import CoevoError
 from core.settings.serving import Service, Serving
 from core.settings.templates import RZERO_SOLVER, SolverTemplate
+from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
@@ -28,7 +29,7 @@ from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, servable_checkpoint
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
-from services.inference.external import ask_each
+from services.inference.external import RequestRefused, ask_each
 from services.inference.external_chats import ask_chat
 from services.inference.keys import keys_of
 from storage.checkpoints import link
@@ -46,7 +47,8 @@ class Model:
     """A model to evaluate. `identity` and `engine` go into the manifest.
 
     `serve` makes it ready and gives the function that asks it. It waits while another process uses the applications,
-    and calls its argument with that one's name. `join` raises `NotUp` at once if it needs services that are not up.
+    and calls its argument with that one's name. `join` raises `NotUp` at once if it needs services that are not up, and
+    `EvaluationError` if the model cannot be asked greedily.
     """
 
     name: str
@@ -69,7 +71,8 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         keys_of([service])
         identity = {"url": service.url, "model": service.model}
         name = f"{service.url}#{service.model}"
-        return Model(name, identity, {"name": "openai"}, partial(_external, service))
+        join = partial(_refuse_without_greedy, service)
+        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=join)
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
             checkpoint, config = servable_checkpoint(session, match[1], match[2])
@@ -106,6 +109,22 @@ def _served(home: Home, checkpoint: Checkpoint, serving: Serving, waiting: Calla
         client = InferenceClient(services.endpoint("solver"), "solver")
         at_once = serving.batches * BATCH // SMALL_BATCH  # as many questions as a run asks at once
         yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, at_once))
+
+
+def _refuse_without_greedy(service: Service) -> None:
+    """Ask the service a greedy question, as each of a benchmark is asked once, before anything is stored or paid for.
+
+    Raises `EvaluationError` if it refuses that, as reasoning models do that have one temperature only, and
+    `InferenceError`.
+    """
+    prompt = Prompt(({"role": "user", "content": "1 + 1?"},), 0, 1, Sampling(temperature=0, max_tokens=16))
+    try:
+        asyncio.run(_ask_batch(service, [prompt]))
+    except RequestRefused as error:
+        raise EvaluationError(
+            f"model: expected one that answers at temperature 0, because each question is asked greedily once; "
+            f"{service.model} refused it: {error}"
+        ) from error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from core.statistics.guard import alarm_if
 from core.types import Stage, StageKey
 from orchestrator.stages.chain import Chain
-from orchestrator.stages.results import stage_result
+from orchestrator.stages.results import as_markdown, stage_result
 from storage import queries
 
 
@@ -44,9 +44,9 @@ def _alarms(health: Mapping[str, Any]) -> Iterator[str]:
     alarms = health.get("alarms", [])
     for alarm in alarms:
         text, threshold = alarm["text"], alarm_if(alarm["signal"], alarm["threshold"])
-        yield f"**{alarm['signal']}**: {text}; it is an alarm if {threshold}"
+        yield f"**{alarm['signal']}**: {as_markdown(f'{text}; it is an alarm if {threshold}')}"
     texts = [alarm["text"] for alarm in alarms]
-    yield from (warning for warning in health.get("warnings", []) if warning not in texts)
+    yield from (as_markdown(warning) for warning in health.get("warnings", []) if warning not in texts)
 
 
 def _figures(session: Session, run: str, t: int, back: int) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _figures(session: Session, run: str, t: int, back: int) -> Iterator[str]:
     for iteration, stage in stages:
         key = StageKey(run, iteration, stage)
         if (result := _result(session, key)) is not None:
-            yield f"{_named(iteration)}: {stage_result(session, key, result).line}"
+            yield as_markdown(f"{_named(iteration)}: {stage_result(session, key, result).line}")
 
 
 def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:

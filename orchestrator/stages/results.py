@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from core.statistics.accuracy import accuracy_of_sums
 from core.statistics.estimates import Estimate, share
 from core.statistics.guard import Action
 from core.types import Role, StageKey
+from core.unicode import without_commands
 from orchestrator.ledger import Result
 from services.drift.alerts import MOST_ALERTS
 from services.drift.open_alerts import counted
@@ -26,6 +28,9 @@ _TRAINED: dict[str, tuple[Role, str]] = {  # stage -> the role, and what precede
     "train_labelled": ("solver", "labelled_"),
 }
 _METRICS = (("reward", "reward_mean"), ("KL", "kl"), ("entropy", "entropy"))
+# What begins a link, a picture, HTML, code or another column in Markdown, also in an address without marks. Emphasis is
+# left: it does no harm, and figures would be hard to read in Prefect's lists.
+_MARKS = re.compile(r"^[#>+~=*-]|[\\`|]|<(?=[a-zA-Z/!?])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.|@(?=[\w-]+\.)")
 _NOT_KEPT = ("too_easy", "too_hard", "no_majority", "malformed", "duplicate")
 _AUDITED = {"label_accuracy": "label accuracy", "ill_posed_share": "ill-posed share"}  # series -> its name in words
 _OUTCOMES: dict[Action, str] = {
@@ -71,14 +76,22 @@ class StageResult:
     @property
     def table(self) -> str:
         """The result as Markdown: a table of the figures, then the sentences as a list."""
-        # The name of a benchmark may be that of a file.
-        names = [figure.name.replace("|", "\\|") for figure in self.figures]
         rows = [
-            f"| {name} | {figure.value} | {figure.interval} | {_count(figure.n)} |"
-            for name, figure in zip(names, self.figures, strict=True)
+            f"| {as_markdown(figure.name)} | {as_markdown(figure.value)} | {figure.interval} | {_count(figure.n)} |"
+            for figure in self.figures
         ]
         head = ["| figure | value | 95% interval | n |", "|---|---:|---:|---:|"] if rows else []
-        return "\n".join([*head, *rows, *([""] if rows else []), *(f"- {text}" for text in self.sentences)]).strip()
+        return "\n".join(
+            [*head, *rows, *([""] if rows else []), *(f"- {as_markdown(text)}" for text in self.sentences)]
+        ).strip()
+
+
+def as_markdown(text: str) -> str:
+    """Markdown that shows a text as it is, in one line: without links, pictures, HTML, code and columns.
+
+    The name of a benchmark may be that of a file, and a sentence may be what a person wrote.
+    """
+    return _MARKS.sub(r"\\\g<0>", " ".join(without_commands(text).split()))
 
 
 def stage_result(session: Session, key: StageKey, result: Result) -> StageResult:

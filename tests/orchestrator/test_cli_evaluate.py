@@ -85,8 +85,8 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     assert recorded["model"] == {"url": url, "model": "m"}
     assert (recorded["benchmark"]["questions"], recorded["decoding"]["sampling"]["max_tokens"]) == (6, 50)
     assert "secret" not in result.stdout
-    assert len(requests) == 18
-    path, body, authorization = requests[0]
+    assert len(requests) == 19  # a greedy one first, which the service might refuse
+    path, body, authorization = requests[1]
     assert (path, body["model"], body["max_tokens"], authorization) == (
         "/v1/chat/completions",
         "m",
@@ -95,9 +95,9 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     )
     # The same command asks nothing again; another number of samples is another evaluation.
     assert json.loads(coevo(*arguments, "--key-variable", "THEIR_KEY").stdout) == [figures]
-    assert len(requests) == 18
+    assert len(requests) == 19
     assert coevo(url, str(questions), "--model", "m", "--samples", "0").exit_code == 0
-    assert len(requests) == 24
+    assert len(requests) == 26
     store = open_store(home.database)
     with store.read() as session:
         greedy, first = queries.evaluations.list_evaluations(session)
@@ -120,8 +120,8 @@ def test_only_the_most_likely_tokens_are_sampled_from_if_that_is_asked_for(
     arguments = (url, str(questions), "--model", "m", "--samples", "1", "--json")
     [every], [cut] = (json.loads(coevo(*arguments, *more).stdout) for more in ((), ("--top-k", "20")))
     asked = [(body["temperature"], body.get("top_k")) for _, body, _ in requests]
-    assert {*asked[:12]} == {(1.0, None), (0, None)}
-    assert {*asked[12:]} == {(1.0, 20), (0, None)}  # the most likely token is the greedy answer's anyway
+    assert {*asked[:13]} == {(1.0, None), (0, None)}
+    assert {*asked[13:]} == {(1.0, 20), (0, None)}  # the most likely token is the greedy answer's anyway
     assert cut["evaluation"]["manifest"]["decoding"]["sampling"]["top_k"] == 20
     assert cut["evaluation"]["id"] != every["evaluation"]["id"]
 
@@ -189,6 +189,27 @@ def test_bad_input_is_refused_before_anything_is_asked(home: Home, arguments: tu
         with store.read() as session:
             assert queries.evaluations.list_evaluations(session) == []
         store.close()
+
+
+def test_a_service_that_refuses_temperature_0_is_refused_before_anything_is_asked_or_stored(
+    home: Home, questions: Path
+) -> None:
+    """Reasoning models of OpenAI have one temperature only. A benchmark's greedy answer would be missing."""
+
+    def reasoning(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+        if body.get("temperature") not in (None, 1):
+            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}
+        return answer(0, {**body, "temperature": 0})
+
+    with fake_service(reasoning) as (described, requests):
+        result = coevo(described.url, str(questions), "--model", "m")
+    assert result.exit_code == 1
+    assert "temperature" in result.stderr
+    assert len(requests) == 1
+    store = open_store(home.database)
+    with store.read() as session:
+        assert queries.evaluations.list_evaluations(session) == []
+    store.close()
 
 
 def test_a_service_that_answers_something_else_is_named(home: Home, questions: Path) -> None:

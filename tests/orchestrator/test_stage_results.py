@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from markdown_it import MarkdownIt
 
 from core.types import STAGES, Stage, StageKey
 from orchestrator.ledger import Result
-from orchestrator.stages.results import StageResult, stage_result
+from orchestrator.stages.results import Figure, StageResult, stage_result
 from services.oracles import exact
 from storage import queries
 from storage.rows import AlertRow, Severity
@@ -151,3 +153,33 @@ def test_the_health_check_counts_the_alerts_of_its_iteration_only(run: Store) ->
     line = result_of(run, "check_health", WARNED).line
     assert line.startswith("1 critical alert, 2 warnings; label accuracy fell; ")
     assert sorted(line.split("; ")[2:]) == ["KL rose", "overflowed", WARNING, "the run goes on"]
+
+
+HOSTILE = [
+    "[click](https://example.org/)",
+    "![](https://example.org/pixel.png)",
+    "[a]: https://example.org/",
+    "[click][a]",
+    "\\[click\\](https://example.org)",
+    "see https://example.org/ or www.example.org or HTTP://example.org, mail me@example.org",
+    "<https://example.org>",
+    "<img src=https://example.org/x onerror=alert(1)>",
+    "<script>alert(1)</script>",
+    "<!-- a",
+    "a | b",
+    "\n# Heading\n\n| a | b |\n|---|---|\n\r```x```\x1b[31m",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_text_adds_no_link_picture_html_or_cell_to_the_markdown(text: str) -> None:
+    assert elements(text) == elements("a")
+    table = StageResult((Figure(text, "1"),), (text,)).table
+    assert not re.search(r"\w://|www\.|\w@\w", table)  # Prefect's page makes links of addresses without marks, too
+
+
+def elements(text: str) -> list[str]:
+    """The elements of the Markdown of a result with this text as a figure's name and as a sentence."""
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    blocks = markdown.parse(StageResult((Figure(text, "1"),), (text,)).table)
+    return [token.type for block in blocks for token in (block, *(block.children or [])) if token.type != "text"]
