@@ -133,7 +133,7 @@ def _content(message: Mapping[str, Any]) -> str:
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     if any(not isinstance(text, str) for text in texts):
         raise ValueError(f"expected messages with a role and a text, got {shown(message)}")
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 def answer_of(value: Any) -> str | None:

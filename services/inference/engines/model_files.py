@@ -8,16 +8,18 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
-# Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, and puts its text into the
-# first message of the user.
+# Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, or that leaves it out, and
+# puts its text into the first message of the user.
 _SYSTEM_INTO_USER = (
     "{%- if messages | length > 1 and messages[0]['role'] == 'system' and messages[1]['role'] == 'user' %}"
     "{%- set asked = messages[0]['content'] + '\n\n' + messages[1]['content'] %}"
     "{%- set messages = [{'role': 'user', 'content': asked}] + messages[2:] %}"
     "{%- endif %}{{ '' }}"  # behind a tag, Jinja would take a line's end off the template's beginning
 )
-_QUESTION = "1 + 1?"
-_ASKED = [{"role": "system", "content": "Think."}, {"role": "user", "content": _QUESTION}]
+_SYSTEM, _QUESTION = "0 + 0?", "1 + 1?"
+_ASKED = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _QUESTION}]
+# What a template's own code raises, beside errors in its Jinja.
+_TEMPLATE_ERRORS = (TemplateError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
 class ChatRefused(ValueError):
@@ -25,19 +27,24 @@ class ChatRefused(ValueError):
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """The tokenizer of the model in `folder`. If its chat template refuses a system message, the user's message begins
-    with that text. Raises `ChatRefused` if it refuses this too, or leaves out the question."""
+    """The tokenizer of the model in `folder`. If its chat template refuses a system message or leaves it out, the
+    user's message begins with that text. Of several templates, it is the default one. Raises `ChatRefused` for a
+    template that does not render the user's question."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     template = tokenizer.chat_template
+    if isinstance(template, dict):  # by name, as for chats with and without tools
+        template = tokenizer.chat_template = template.get("default")
     if not isinstance(template, str):
         return tokenizer
     try:
         rendered = _rendered(tokenizer)
-    except TemplateError:
+    except _TEMPLATE_ERRORS:
+        rendered = ""
+    if _SYSTEM not in rendered:
         tokenizer.chat_template = _SYSTEM_INTO_USER + template
         try:
             rendered = _rendered(tokenizer)
-        except TemplateError as error:
+        except _TEMPLATE_ERRORS as error:
             raise ChatRefused(
                 f"{folder}: chat_template: expected one that renders a question of the user, got the error: {error}"
             ) from error
