@@ -17,7 +17,10 @@ from orchestrator.question_sets.rows import shortened
 # What programs write for a value that is missing or is no number, in small letters if they are written in any. A
 # mathematical infinity is written "\\infty". The last two stand in NuminaMath for questions without an answer.
 _NO_ANSWERS = frozenset(
-    "nan none null nil nat <na> n/a n.a. NA #n/a #na 1.#qnan 1.#ind inf infinity notfound proof".split()
+    [
+        *("nan", "none", "null", "nil", "nat", "<na>", "n/a", "n.a.", "NA", "#n/a", "#na", "1.#qnan", "1.#ind"),
+        *("inf", "infinity", "notfound", "proof"),
+    ]
 )
 _ROLES = {"human": "user"}  # ShareGPT's name
 _MESSAGES = re.compile(r"""\s*\[\s*\{\s*["'](?:role|content|from|value)["']\s*:""")
