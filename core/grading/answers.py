@@ -19,8 +19,6 @@ from core.grading.typography import typeset
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,18}(?:[./][0-9]{1,18})?")  # already normalised
-_WORDS = re.compile(r"[^\W\d_]{2,}(?:[ '-][^\W\d_]+)*")
-_TWO_LETTERS = re.compile(r"\\text\{[^{}]+\}")
 _MAX_PASSES = 5  # one rewrite may make another possible; what is nested deeper than this is left as it is
 _CACHED_CHARS = 200  # longer answers are not cached, to save memory
 
@@ -61,13 +59,6 @@ def answer_key(answer: str) -> str:
     if _PLAIN_INTEGER.fullmatch(answer):
         return answer
     return quantities.latex(quantities.read_quantity(normalise(answer)))
-
-
-def is_words(text: str) -> bool:
-    r"""Whether a normalised text is a word or a phrase, to be compared as text. Two bare letters, except `no`, are not:
-    they may be a product."""
-    bare = _WORDS.fullmatch(text) is not None and (len(text) > 2 or text == "no" or not text.isascii())
-    return bare or _TWO_LETTERS.fullmatch(text) is not None
 
 
 def _normalise(answer: str) -> str:

@@ -11,7 +11,7 @@ import unicodedata
 
 from core.grading.names import names
 
-_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}[0-9]{0,2}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
 
 # An escape that JSON or Python has read, `\f` of `\frac`, and how the command goes on: only then it was a command.
 _LOST = {
@@ -36,6 +36,9 @@ _FRACTION_SLASH = re.compile("([0-9]+)\u2044([0-9]+)")
 _GROUPED = re.compile("(?<=[0-9])[\u00a0\u2007\u2008\u2009\u200a\u202f](?=[0-9]{3}(?![0-9]))")
 
 _MICRO = re.compile("([0-9]) ?[µμ]([mgslLAFHCJWVN])(?![A-Za-z])")
+_ROOTED = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)√")
+_SMALL_FRACTION = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[\u2044/]([₀₁₂₃₄₅₆₇₈₉]+)")
+_BETWEEN_CIRCLED = re.compile("(?<=[0-9①-⑳])(?=[①-⑳])|(?<=[①-⑳])(?=[0-9])")  # ①③ are the first and the third
 
 _GREEK = names(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho varsigma "
@@ -45,7 +48,7 @@ _SIGNS = str.maketrans(
     {
         **dict.fromkeys("‐‑‒–—―−﹣－⁃", "-"),
         **dict.fromkeys("′ʹ’‘ʼ", "'"),
-        **dict.fromkeys("″“”„«»", '"'),
+        **dict.fromkeys("″“”„«»「」『』", '"'),
         **{chr(0x3B1 + i): rf"\{name} " for i, name in enumerate(_GREEK) if name != "omicron"},
         **{
             char: rf"\{name} "
@@ -55,7 +58,8 @@ _SIGNS = str.maketrans(
                 strict=True,
             )
         },
-        **dict.fromkeys("×·⋅•∙∗✕✖・", r"\cdot "),
+        **dict.fromkeys("×·⋅•∙∗✕✖・⨯", r"\cdot "),
+        **dict.fromkeys("✓✔\u20e3", ""),
         **dict.fromkeys("≤⩽≦", r"\le "),
         **dict.fromkeys("≥⩾≧", r"\ge "),
         "Ω": r"\Omega ",
@@ -89,6 +93,13 @@ _SIGNS = str.maketrans(
         "→": r"\to ",
         "⇒": r"\Rightarrow ",
         "∠": r"\angle ",
+        "∆": r"\Delta ",
+        "ℓ": r"\ell ",
+        "⌊": r"\lfloor ",
+        "⌋": r"\rfloor ",
+        "⌈": r"\lceil ",
+        "⌉": r"\rceil ",
+        "‖": r"\|",
         "ℝ": r"\mathbb{R}",
         "ℤ": r"\mathbb{Z}",
         "ℕ": r"\mathbb{N}",
@@ -127,6 +138,9 @@ def plain(answer: str) -> str:
 
 def _in_ascii(text: str) -> str:
     text = _MICRO.sub(r"\1\\text{u\2}", _GROUPED.sub("", text))
+    text = _SMALL_FRACTION.sub(lambda parts: unicodedata.normalize("NFKC", rf"\frac{{{parts[1]}}}{{{parts[2]}}}"), text)
+    text = _ROOTED.sub(lambda root: rf"\sqrt[{unicodedata.normalize('NFKC', root[1])}] ", text)
+    text = _BETWEEN_CIRCLED.sub(", ", text)
     text = _RAISED.sub(lambda run: f"^{{{''.join(map(_SUPERSCRIPTS.__getitem__, run[0]))}}}", text)
     text = _LOWERED.sub(lambda run: f"_{{{''.join(map(_SUBSCRIPTS.__getitem__, run[0]))}}}", text)
     text = "".join(map(_fraction, text)).translate(_SIGNS)
@@ -137,7 +151,10 @@ def _in_ascii(text: str) -> str:
 
 
 def _fraction(char: str) -> str:
-    """`½` as `\\frac{1}{2}`: the normal form alone would make 112 of `1½`."""
+    """`½` as `\\frac{1}{2}`, and `㎡` as `m^{2}`: the normal form alone would make 112 of `1½`."""
+    if "\u3371" <= char <= "\u33df":
+        unit = unicodedata.normalize("NFKC", char)
+        return rf"\text{{{unit.rstrip('23')}}}" + (f"^{{{unit[-1]}}}" if unit[-1] in "23" else "")
     if char.isascii() or unicodedata.category(char) != "No":
         return char
     numerator, slash, denominator = unicodedata.normalize("NFKC", char).partition("\u2044")

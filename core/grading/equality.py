@@ -10,22 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
 
 from core.grading import points
-from core.grading.answers import answer_key, is_words
+from core.grading.answers import answer_key
 from core.grading.lists import List, as_list, as_matrix, is_bare_matrix, split
 from core.grading.outcomes import EQUAL, NEEDS_JUDGE, UNEQUAL, Outcome, all_of, any_of
-from core.grading.quantities import Quantity, read_clock, read_endless, read_quantity, read_ratio
-from core.grading.relations import (
-    INEQUALITY,
-    RELATION,
-    alternatives,
-    sides,
-    statement,
-    without_variable,
-)
-from core.grading.units import read_unit
+from core.grading.quantities import Quantity, parse_number, read_clock, read_endless, read_quantity, read_ratio
+from core.grading.readings import is_ambiguous, is_date, may_be_number, readings
+from core.grading.relations import INEQUALITY, RELATION, alternatives, sides, statement, without_variable
+from core.grading.words import certainly_differ, is_words, same_words
 
 Judge = Callable[[str, str], Outcome]
 _CompareMembers = Callable[[str, str, int], Outcome]
@@ -35,10 +28,11 @@ _ALL_COMPARISONS = 1_000  # of the members of sets within sets; also a process w
 MAX_NESTING = 2  # lists within lists
 
 _SET = re.compile(r"\\(?:cup|cap|setminus|mathbb|emptyset)(?![A-Za-z])")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{4,}|\\text\{")  # so many letters are a word, not a product of variables
-_JOINED_WORDS = re.compile(r"(?<![^ ])(?:and|or)(?![^ ])")
-_DIGITS_APART = re.compile(r"[0-9] [0-9]")
-_SYMBOL_OR_UNIT = re.compile(r"(.*[0-9)}]) ([A-Za-z]{1,2})((?:\^\{[23]\})?)|(-?[0-9.]+)([msg])(\^\{[23]\})")
+# Four letters are a word, and not a product of variables; so are two in front of a space and a number.
+_PROSE = re.compile(r"(?<![\\A-Za-z{])(?:[A-Za-z]{4,}|[A-Za-z]{2,} [0-9])|\\text\{|^(?:\([A-J]\)|[A-J]\.)[0-9$\\]")
+_DIGITS_APART = re.compile(r"[0-9] (?:[A-Za-z] )?[0-9]")
+# What may stand for a tuple: a vector in unit vectors, a matrix times a number, a named point, `\binom` as a column.
+_TUPLE_LIKE = re.compile(r"\\begin|\\binom|\\hat|\^\{T\}|i.*j|^[A-Z]\(")
 
 
 def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _ALL_COMPARISONS) -> Outcome:
@@ -55,11 +49,11 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _A
     if variable_a != variable_b and variable_a and variable_b:
         return _decide_other_variables(a, b, {variable_a, variable_b}, judge, nesting)
     a, b = without_variable(a, b)
-    readings_a, readings_b = _readings(a), _readings(b)
+    readings_a, readings_b = readings(a, b), readings(b, a)
     if len(readings_a) + len(readings_b) == 2:
         return _decide_read(a, b, judge, nesting, comparisons)
     outcomes = {(x, y): _decide_read(x, y, judge, nesting, comparisons) for x in readings_a for y in readings_b}
-    return _of_readings(outcomes)
+    return _of_readings(outcomes, one_is_enough=not is_ambiguous(a) and not is_ambiguous(b))
 
 
 def _decide_other_variables(a: str, b: str, variables: set[str], judge: Judge, nesting: int) -> Outcome:
@@ -75,24 +69,12 @@ def no_judge(_a: str, _b: str) -> Outcome:
     return NEEDS_JUDGE
 
 
-@lru_cache(maxsize=16_384)
-def _readings(text: str) -> list[str]:
-    r"""What a text may mean: `3 s` is three seconds, or a product; `12 500` stays as it is."""
-    match = _SYMBOL_OR_UNIT.fullmatch(text)
-    if match is None or read_clock(text):
-        return [text]
-    number, letters, power = match.groups()[:3] if match[1] else match.groups()[3:]
-    if read_unit(letters) is None:
-        return [text]
-    return [rf"{number}{letters}{power}", rf"{number}\text{{{letters}}}{power}"]
-
-
-def _of_readings(outcomes: dict[tuple[str, str], Outcome]) -> Outcome:
-    """The outcome of all readings of two texts. One is enough to be equal if neither text leaves something out."""
+def _of_readings(outcomes: dict[tuple[str, str], Outcome], one_is_enough: bool) -> Outcome:
+    """The outcome of all readings of two texts. One may be enough to be equal if neither text leaves a unit out."""
     if any(outcome == NEEDS_JUDGE for outcome in outcomes.values()):
         return NEEDS_JUDGE
     for (x, y), outcome in outcomes.items():
-        if outcome == EQUAL and (read_quantity(x).unit is None) == (read_quantity(y).unit is None):
+        if outcome == EQUAL and one_is_enough and (read_quantity(x).unit is None) == (read_quantity(y).unit is None):
             return EQUAL
     verdicts = set(outcomes.values())
     return verdicts.pop() if len(verdicts) == 1 else Outcome("unknown", "a symbol or a unit")
@@ -122,7 +104,8 @@ def _decide_quantities(x: Quantity, y: Quantity, judge: Judge, nesting: int, com
     elif in_degrees and r"\pi" in x.body + y.body:
         return Outcome("unknown", "units differ")
     if x.number is not None and y.number is not None:
-        return EQUAL if x.number * size == y.number else UNEQUAL
+        left_out = (x.unit is None) != (y.unit is None) and parse_number(x.body) == parse_number(y.body)
+        return EQUAL if x.number * size == y.number or left_out else UNEQUAL
     return decide(x.body, y.body, judge, nesting, comparisons) if size == 1 else Outcome("unknown", "units differ")
 
 
@@ -137,7 +120,7 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) 
         return decide(x, y, judge, nesting + 1, left)
 
     if as_matrix(a) or as_matrix(b):
-        outcome = _compare_with_matrix(a, b, compare_members, comparisons)
+        outcome = _compare_with_matrix(a, b, judge, compare_members, comparisons)
     else:
         outcome = _compare_with_list(a, b, judge, compare_members, comparisons)
     if outcome != UNEQUAL:
@@ -146,7 +129,7 @@ def _decide_lists(a: str, b: str, judge: Judge, nesting: int, comparisons: int) 
     return UNEQUAL if reads == EQUAL else reads
 
 
-def _compare_with_matrix(a: str, b: str, compare_members: _CompareMembers, comparisons: int) -> Outcome:
+def _compare_with_matrix(a: str, b: str, judge: Judge, compare_members: _CompareMembers, comparisons: int) -> Outcome:
     """A matrix of one row or column equals the tuple of its cells, and without brackets also their list."""
     matrix_a, matrix_b = as_matrix(a), as_matrix(b)
     if matrix_a and matrix_b:
@@ -154,7 +137,9 @@ def _compare_with_matrix(a: str, b: str, compare_members: _CompareMembers, compa
     matrix, other = (a, b) if matrix_a else (b, a)
     rows, listed = matrix_a or matrix_b or (), as_list(other)
     if listed is None:
-        return UNEQUAL
+        if len(rows) == len(rows[0]) == 1:
+            return compare_members(rows[0][0], other, comparisons)
+        return judge(a, b) if r"\begin" in other else UNEQUAL
     if listed.brackets in ("(]", "[)"):  # an interval
         return UNEQUAL
     if 1 not in (len(rows), len(rows[0])) or not (is_bare_matrix(matrix) or listed.brackets in ("()", "[]")):
@@ -173,12 +158,24 @@ def _compare_with_list(a: str, b: str, judge: Judge, compare_members: _CompareMe
             if one.brackets == "{}" and len(one.members) == 1 and other[:1] != "\\" and as_list(one.members[0]):
                 return compare_members(one.members[0], other, comparisons)
         return _compare_lists(list_a, list_b, compare_members, comparisons)
-    single = a if list_a is None else b
-    if RELATION.search(single) or _SET.search(single):  # an inequality or a union may equal an interval
-        return judge(a, b)
-    list_a, list_b = list_a or List("{}", (a,)), list_b or List("{}", (b,))
-    if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
-        return _compare_sets(list_a, list_b, compare_members, comparisons)
+    if list_a is None:
+        return _compare_with_single(b, a, judge, compare_members, comparisons)
+    return _compare_with_single(a, b, judge, compare_members, comparisons)
+
+
+def _compare_with_single(
+    listed: str, single: str, judge: Judge, compare_members: _CompareMembers, comparisons: int
+) -> Outcome:
+    """The outcome for a list and a value. A value may stand for a list: a union, a relation, a vector, words."""
+    if RELATION.search(single) or _SET.search(single):
+        return judge(listed, single)
+    if is_words(single) and not certainly_differ(single, "0"):
+        return Outcome("unknown", "words")
+    if _TUPLE_LIKE.search(single) or may_be_number(listed, single):
+        return Outcome("unknown", "a list or a value")
+    members = as_list(listed) or List("", ())
+    if members.brackets in ("", "{}"):
+        return _compare_sets(members, List("{}", (single,)), compare_members, comparisons)
     return UNEQUAL
 
 
@@ -187,9 +184,10 @@ def _decide_single(a: str, b: str, judge: Judge) -> Outcome:
     if (outcome := _decide_endless(a, b)) is not None:
         return outcome
     if (reason := _not_mathematics(a, b)) is not None:
+        if reason == "words" and same_words(a, b):
+            return EQUAL
         read = all(is_words(text) or read_quantity(text).number is not None for text in (a, b))
-        joined = all(is_words(text) for text in (a, b)) and _JOINED_WORDS.search(f"{a} {b}")
-        return UNEQUAL if read and not joined else Outcome("unknown", reason)
+        return UNEQUAL if read and certainly_differ(a, b) else Outcome("unknown", reason)
     shorter, longer = sorted((len(sides(a)), len(sides(b))))
     # math-verify compares the ends of `a=b=c`
     return Outcome("unknown", "several relations") if shorter == 2 < longer else judge(a, b)
@@ -233,6 +231,8 @@ def _not_mathematics(a: str, b: str) -> str | None:
         return "words"
     if _DIGITS_APART.search(a) or _DIGITS_APART.search(b):
         return "ambiguous spacing"
+    if is_date(a) or is_date(b):
+        return "a date"
     return "not balanced" if split(a) is None or split(b) is None else None
 
 

@@ -32,11 +32,17 @@ _MARKS = {"T": "tp", "*": "star"}
 _MIXED = re.compile(r"(?<![0-9.])([0-9]+)(\\frac\{[0-9]+\}\{[0-9]+\})")
 _NUMBER = re.compile(r"[0-9.]")
 _DECIMAL = re.compile(r"([0-9]*)\.([0-9]*)")
-_UNREAD = re.compile(r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|(?<![A-Za-z])[0-9A-Za-z]\\\{")
+_UNREAD = re.compile(
+    r"\\(?:overline|hat|vec|tilde)\{(?![A-Za-z]+\})|(?<![A-Za-z])[0-9A-Za-z]\\\{|!!"
+    r"|\\frac\{\\?(?:d|partial) ?[A-Za-z]?(?:\^\{[0-9]\})?\}\{d|\\frac\{d[^{}]*\}\{d"  # a derivative
+    r"|\\int(?!_)|(?<![A-Za-z}])[0-9.]+_|[ACP]_\{[0-9]+\}\^\{[0-9]+\}"
+)
 _TRIGONOMETRIC = ("\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc")
 _PRODUCT = re.compile(
     r"(?<=[)\]!])(?=[(\[0-9])|(?<=[0-9])(?=[(\[])|(?<=\\pi)(?=[(\[])|(?<=[)\]])(?=\\(?:frac|sqrt|pi))"
+    r"|(?<=[0-9A-Za-z)\]}!])(?=\\binom)"
 )
+_AFTER_BINOMIAL = re.compile(r"(\\binom\{[^{}]*\}\{[^{}]*\})(?=[(\[0-9A-Za-z])")
 _INTERVALS = re.compile(r"[\[(][^\[\]()]*,[^\[\]()]*[\])]")
 
 
@@ -94,4 +100,4 @@ def _with_products(text: str) -> str:
     """A text with its products of numbers and brackets written out, except between intervals."""
     if _INTERVALS.search(text):
         return text
-    return _PRODUCT.sub(r"\\cdot ", text)
+    return _AFTER_BINOMIAL.sub(r"\1\\cdot ", _PRODUCT.sub(r"\\cdot ", text))

@@ -13,28 +13,40 @@ from core.grading.typography_tables import FUNCTIONS
 
 _NAMES = "|".join(sorted(FUNCTIONS, key=len, reverse=True))
 _ORDINAL = r"(?:\\text\{)?(?:st|nd|rd|th)\}?"
-_INFIX = re.compile(r"\{([^{}]*)\\(over|choose)(?![A-Za-z])([^{}]*)\}")
-_ROOT = re.compile(r"\\sqrt *\(|(?<![\\A-Za-z])sqrt *\(|\^ *\(")
+_GROUP = r"((?:[^{}]|\{[^{}]{0,100}\}){0,100})"
+_OVER = rf"{_GROUP}\\(over|choose)(?![A-Za-z]){_GROUP}"
+_INFIX = re.compile(rf"\{{{_OVER}\}}|^{_OVER}$")
+_ROOT = re.compile(r"\\sqrt *(?:\[[0-9a-z]+\] *)?\(|(?<![\\A-Za-z])sqrt *\(|\^ *\(")
 _TOWER = re.compile(r"\^\{([^{}]+)\}\^\{((?:[^{}]|\{[^{}]*\})+)\}(?!\^)")
 _MATRIX = re.compile(r"[(\[] *\\begin\{matrix\}((?:(?!\\begin).)*?)\\end\{matrix\} *[)\]]", re.DOTALL)
 _DOTS = re.compile(r"\\dot\{([0-9])\}(?:([0-9]*)\\dot\{([0-9])\})?")
 _FRENCH = re.compile(r"([\[\](])([^\[\](),]+,[^\[\](),]+)([\[\])])")
 _CLOSES_FRENCH = re.compile(r"^[^\[(]*\]|\[[^\])]*$")
+_AND_A = {"half": r"\frac{1}{2}", "third": r"\frac{1}{3}", "quarter": r"\frac{1}{4}"}
+_NEGATED = {"=": r"\ne ", "<": r"\ge ", ">": r"\le ", r"\le": ">", r"\ge": "<"}
+_BASE = r"(?:\((?:in )?base|(?:in )?base|\(?\\text\{\s*\(?(?:in )?base\s*\})"
 # What a text must hold for a rewrite to apply, its pattern, and what it writes.
 _REWRITES = [
     (needle, re.compile(pattern), replacement)
     for needle, pattern, replacement in (
-        (NARROW, rf"(?<=[0-9])(?:\{{{NARROW}\}}|{NARROW})(?=[0-9]{{3}}(?:[,{NARROW}{{.]|(?![0-9])))", ""),
+        (NARROW, rf"(?<=[0-9])(?:\{{{NARROW}\}}|{NARROW}) *(?=[0-9]{{3}}(?:[,{NARROW}{{.]|(?![0-9])))", ""),
         (NARROW, rf"\{{?{NARROW}\}}?", " "),
         ("**", r"\*\*", "^"),
         ("x", r"(?<=[0-9}])\s*(?:\\text\{x\}|x)\s*(?=[0-9])", r"\\cdot "),
+        ("х", r"(?<=[0-9}])\s*х\s*(?=[0-9])", r"\\cdot "),  # Cyrillic
+        ("x", r"(?<=[0-9]\)) x (?=\([0-9])", r"\\cdot "),
         ("X", r"(?<=[0-9}])\s*(?:\\text\{X\}|X)\s*(?=[0-9])", r"\\cdot "),
         ("^", r"\^\s*(?:\*|\{\s*(?:\*|\\cdot)\s*\})", r"^{*}"),
+        ("/", r"\+\s*/\s*-", r"\\pm "),
         ("*", r"(?<!\^\{)\*", r"\\cdot "),
         ("<=", r"<=", r"\\le "),
         (">=", r">=", r"\\ge "),
         ("!=", r"!=", r"\\ne "),
-        ("=", r"=(?:\s*=)+", "="),
+        ("=", r"(?::\s*)?=(?:\s*=)*", "="),
+        (r"\not", r"\\not\s*(=|<|>|\\le|\\ge)(?![A-Za-z])", lambda relation: _NEGATED[relation[1]]),
+        ("0b", r"(?<![0-9A-Za-z.])0b([01]+)(?![0-9A-Za-z.])", r"\1_{2}"),
+        ("0x", r"(?<![0-9A-Za-z.])0x([0-9]*[A-F][0-9A-F]*)(?![0-9A-Za-z.])", r"\1_{16}"),
+        ("base", rf"(?<=[0-9A-Z)])\s*{_BASE}\s*([0-9]+)\)?$", r"_{\1}"),
         ("", rf"(?<![\\A-Za-z])({_NAMES})(?=[ (^_{{0-9\\])(?! [A-Za-z]{{2}})", r"\\\1"),
         ("pi", r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),
         ("inf", r"(?<![\\A-Za-z])inf(?:inity|ty)(?![A-Za-z])", r"\\infty "),
@@ -46,11 +58,21 @@ _REWRITES = [
         (r"\in", r"(\\in\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
         (r"\s", r"(\\setminus\s*)\{([^{}]*)\}", r"\1\\{\2\\}"),
         (r"\c", r"(?<![\\A-Za-z}^_])\{([^{}]*)\}(?=\s*\\(?:cup|cap)(?![A-Za-z]))", r"\\{\1\\}"),
-        ("'", r"\^\s*\{('+)\}", r"\1"),
+        ("'", r"\^\s*\{?('+)\}?", r"\1"),
+        ("C", r"(?<![A-Za-z\\}])C_\{([0-9]{1,3})\}\^\{([0-9]{1,3})\}", r"\\binom{\1}{\2}"),
+        ("}_{", r"\\text\{([A-Z]+)\}([0-9]*)(?=_\{1[1-6]\})", r"\1\2"),
+        ("}_{", r"\\overline\{([0-9A-Z]+)\}(?=_\{[0-9]+\})", r"\1"),
+        ("'", r"^([0-9]+)'\s*([0-9.]+)(?:''|\")$", r"\1\\text{ft}\2\\text{in}"),
+        ("'", r"^([0-9]+)\s*\^\{\\circ\}\s*([0-9.]+)'$", r"\1\\text{degrees}\2\\text{arcmin}"),
+        (r"\ang{", r"\\ang\{([0-9.]+)\}", r"\1^{\\circ}"),
+        ("/(", r"/\(((?:\\text\{[^{}]*\}(?:\^\{-?[0-9]\})?(?:\\cdot| )*)+)\)", r"/\1"),
         ("", rf"(?<=[0-9])\s*(?:\^\{{\s*(?:{_ORDINAL})\s*\}}|-\s*(?:{_ORDINAL})(?![A-Za-z]))", r"\\text{th}"),
         (r"\mu", r"(?<=[0-9}])\s*\\mu\s*\\text\{([mgslLAFHCJWVN])\}", r"\\text{u\1}"),
         (r"\Omega", r"(?<=[0-9}])\s*(?:\\text\{([kM])\}|([kM]))?\s*\\Omega(?![A-Za-z])\s*$", r"\\text{\1\2ohm}"),
         (".(", r"([0-9]*\.)\(([0-9]+)\)(?![0-9(^])", r"\1\\overline{\2}"),
+        (r"\overline", r"(\\overline\{[0-9]+)\}\s*\\overline\{([0-9]+\})", r"\1\2"),
+        (r"\overline", r"(\\overline\{[0-9]+\})\s*\.\.\.$", r"\1"),
+        ("and", r"(?<=[0-9]) and (?:a|one)[ -](half|third|quarter)(?![a-z])", lambda part: _AND_A[part[1]]),
         ("per", r"(?<=[0-9}]) *(?:\\text\{per ?cent(?:age)?\}|per ?cent(?:age)?(?![a-z]))", "%"),
         ("pct", r"(?<=[0-9}]) *(?:\\text\{pct\}|pct(?![a-z]))", "%"),
         (r"\text", r"\\text\{([a-z]+)\}(?=[\^_(])", lambda name: rf"\{name[1]}" if name[1] in FUNCTIONS else name[0]),
@@ -60,7 +82,9 @@ _REWRITES = [
 
 def mathematical(text: str) -> str:
     """A typeset text with one notation for each value."""
-    text = _with_braces(_INFIX.sub(_prefixed, text))
+    if r"\over" in text or r"\choose" in text:
+        text = _INFIX.sub(_prefixed, text)
+    text = _with_braces(text)
     for needle, pattern, replacement in _REWRITES:
         if needle in text:
             text = pattern.sub(replacement, text)
@@ -74,8 +98,8 @@ def mathematical(text: str) -> str:
 
 
 def _prefixed(infix: re.Match[str]) -> str:
-    command = "frac" if infix[2] == "over" else "binom"
-    return rf"\{command}{{{infix[1].strip()}}}{{{infix[3].strip()}}}"
+    above, command, below = infix.groups()[:3] if infix[2] else infix.groups()[3:]
+    return rf"\{'frac' if command == 'over' else 'binom'}{{{above.strip()}}}{{{below.strip()}}}"
 
 
 def _repeating(dotted: re.Match[str]) -> str:
@@ -102,7 +126,7 @@ def _with_braces(text: str) -> str:
                 break
         else:
             return text
-        command = "^" if root[0][0] == "^" else r"\sqrt"
+        command = "\\" + root[0][:-1].strip(" \\") if root[0][0] != "^" else "^"
         text = f"{text[: root.start()]}{command}{{{text[opening + 1 : end]}}}{text[end + 1 :]}"
         start = root.start() + len(command)
     return text

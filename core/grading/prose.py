@@ -9,37 +9,44 @@ from __future__ import annotations
 import re
 
 from core.grading.names import names
-from core.grading.quantities import CARDINALS
+from core.grading.number_words import MAGNITUDES, number_in_words
 from core.grading.units import is_currency, read_unit
 
 _LEAD = re.compile(
     r"(?:\\(?:therefore|Rightarrow|because)(?![A-Za-z])\s*|=\s*"
     r"|(?:\\text\{)?(?:(?:so|thus|hence|therefore|finally)(?![A-Za-z])\}?,?\s*)"
-    r"|(?:\\text\{)?(?:the )?(?:final |correct )?(?:answer|result|solution|value)(?: is| are| equals)?"
+    r"|(?:\\text\{)?(?:the )?(?:final |correct )?(?:answer|result|solution|value|option|choice)(?: is| are| equals)?"
     r"(?:\}\s*[:=]?|\s*[:=]|(?<=is|re|ls)(?![A-Za-z]))\s*"
+    r"|the (?=[0-9])|(?:\\text\{)?(?:option|choice) (?=\(?[A-J]\)?\}?$)|ans[.:] ?"
+    r"|(?:\\text\{)?the [a-z]+(?: [a-z]+){0,6} (?:is|are|equals)(?![a-z])\}?:?\s*(?=[-+]?[0-9$\\.])"
     r"|(?:\\text\{)?答案[是为]?\}?:?\s*)",
     re.IGNORECASE,
 )
 _MAX_LEADS = 4
+_TURNS = re.compile(r"(?i)(?:not?|never|nor|neither|than|half|twice|wrong|incorrect|false|least|most|except)(?![a-z])")
+_CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
 _ISLAND = re.compile(r"\\text\{([^{}]*)\}")
 _PHRASE = re.compile(r"[^\W\d_]+(?:[ '-][^\W\d_]+)*")
+_LETTERS_JOINED = re.compile(r"[A-Z]{1,4}(?: (?:and|or) [A-Z]{1,4})+")  # `A and C`, `I and II`
 _GOES_ON = re.compile(r"[0-9,}] ?\.\.\.$")  # `0.333...` is not 0.333
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])")
 _AND = frozenset(["and", "und", "et", "y", "и", "和", "与", "及"])
 _OR = frozenset(["or", "oder", "ou", "o", "или", "或", "或者"])
 _SEPARATOR = re.compile(
-    r"[,;\s]*(?:\\text\{([^{}]*)\}|(?<![\\A-Za-z])(and|or|und|oder|et|ou)(?![A-Za-z])|(и|или|和|与|及|或者?)"
+    r"[,;\s]*(?:\\text\{([^{}]*)\}|(?<![\\A-Za-z])(and|or|und|oder|et|ou)(?![A-Za-z])|((?<![^\W\d_])(?:и|или)(?![^\W\d_])|和|与|及|或者?)"
     r"|(?<=[0-9)}]) (y|o) (?=[0-9(\\-]))\s*"
 )
 _LOWER_WORD = re.compile(r"\s*(?:\\text\{\s*)?(?!(?:and|or)\b)[a-z]{2}")
 _GROUPED = re.compile(r"(?<![0-9.,}])([0-9]{1,3}(?:,[0-9]{3})+)(?![0-9]|,[0-9])")
 _BRACED_GROUPS = re.compile(r"(?<![0-9}])[0-9]{1,3}(?:\{,\}[0-9]{3})+(?![0-9]|\{,\})")
+_EUROPEAN = re.compile(r"(?<![0-9.,}])[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]|,[0-9])")
 _INDIAN = re.compile(r"(?<![0-9.,}])[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}(?![0-9]|,[0-9])")
 _BRACKET = re.compile(r"\\\{|\\\}|[()\[\]]")
 _BARE_UNIT = re.compile(
     r"(?<=[0-9)}])( ?)([^\W\d_][^\W\d_. ]*(?:\.? [^\W\d_][^\W\d_.]*)*(?:\^\{-?[1-4]\})?"
-    r"(?:/[A-Za-z]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
+    r"(?:/[^\W\d_]+(?:\^\{[1-4]\})?)?\.?)(?=$|, |\s*[,;)])"
 )
+_PER = re.compile(r"(?<=[0-9)}])/([a-z]{2,})$")
 _USUAL = frozenset(
     names("mm cm dm km in ft yd mi mg kg lb lbs ml mL dl oz hr Hz eV kW kV kJ GB MB KB kB TB st nd rd th")
 )
@@ -57,8 +64,12 @@ def without_prose(text: str) -> str:
         text, before = _without_lead(text), text
         if text == before:
             break
+    if choice := _CHOICE.fullmatch(text):
+        return choice[1]
     if (phrase := _as_phrase(text)) is not None:
         return phrase
+    if _LETTERS_JOINED.fullmatch(words := " ".join(_ISLAND.sub(r" \1 ", text).split())):
+        text = words
     text = _separated(text)
     text = _with_units(text)
     text = _without_spaces(_ISLAND.sub(_unwrapped, text))
@@ -72,7 +83,7 @@ def _trimmed(text: str) -> str:
 
 def _without_lead(text: str) -> str:
     lead = _LEAD.match(text)
-    if lead is None or not (rest := text[lead.end() :].strip(" ")):
+    if lead is None or _TURNS.search(lead[0]) or not (rest := text[lead.end() :].strip(" ")):
         return text
     if lead[0].startswith(r"\text{") and "}" not in lead[0]:
         return r"\text{" + rest
@@ -84,11 +95,17 @@ def _as_phrase(text: str) -> str | None:
     symbols: their case and their order count then."""
     in_text = r"\text{" in text
     words = " ".join(_ISLAND.sub(r" \1 ", text).split()) if in_text else text
-    if _PHRASE.fullmatch(words) is None:
+    if _PHRASE.fullmatch(words) is None or _LETTERS_JOINED.fullmatch(words):
         return None
     if len(words) > 2 or words.casefold() == "no" or not words.isascii():
         word = words.casefold()
-        return str(CARDINALS[word]) if word in CARDINALS else word if len(words) > 1 or not in_text else words
+        number, _, noun = words.rpartition(" ")
+        if (value := number_in_words(word)) is not None:
+            return value
+        number = re.sub(r" an?$", "", number)
+        if number and (value := number_in_words(number)) is not None and read_unit(noun) is not None:
+            return rf"{value}\text{{{noun}}}"
+        return word if len(words) > 1 or not in_text else words
     return (
         rf"\text{{{words}}}" if len(words) == 2 and (in_text or words.isupper()) else words if len(words) < 2 else None
     )
@@ -137,6 +154,7 @@ def _outside_brackets(text: str) -> str:
 
 def _without_groups(text: str) -> str:
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = _EUROPEAN.sub(lambda number: number[0].replace(",", "{,}"), text)
     # 12,34,567 may be a number of India or a list: it stays unread.
     return _INDIAN.sub(lambda number: number[0].replace(",", "{,}"), text)
 
@@ -145,12 +163,16 @@ def _with_units(text: str) -> str:
     text = _CODE.sub(
         lambda code: rf"{code[1]}\text{{{code[2].rstrip('.')}}}" if is_currency(code[2]) else code[0], text
     )
+    text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
     return _BARE_UNIT.sub(_marked_unit, text)
 
 
 def _marked_unit(marked: re.Match[str]) -> str:
     r"""A unit in `\text{}`. A text of two letters that is rarely a unit may be a product: it stays as it is."""
     space, written = marked.groups()
+    magnitude, _, noun = re.sub("^([万亿])(?=.)", r"\1 ", written).partition(" ")
+    if magnitude in MAGNITUDES and (not noun or read_unit(noun)):
+        return rf"\text{{{f'{magnitude} {noun}'.strip()}}}"
     unit = read_unit(written)
     first = re.split(r"[ ./^]", written)[0]
     short = len(first) < 3 and first.isascii() and first not in _USUAL and "/" not in written and " " not in written
@@ -183,7 +205,12 @@ def _kept_space(space: re.Match[str]) -> str:
     if (before.isdigit() and after.isdigit()) or (before.isdigit() and text[end : end + 2].strip(".").isdigit()):
         return " "
     if not after.isalpha():
-        return ""
+        word = after.isdigit() and re.search(
+            r"(?:^|[^\\A-Za-z])[A-Za-z]{2,}$|[0-9] [A-Za-z]$", text[max(0, start - 40) : start]
+        )
+        return " " if word else ""
+    if before.isdigit() and re.match(r"[A-Za-z] [0-9]", text[end : end + 3]):
+        return " "
     if before.isdigit() or before in ("}", ")"):
         short = _SHORT_UNIT.match(text, end)
         return " " if short and read_unit(short[1]) is not None else ""

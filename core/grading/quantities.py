@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from core.grading.names import names
-from core.grading.units import Unit, is_currency, read_unit
+from core.grading.number_words import CARDINALS, MAGNITUDES
+from core.grading.units import Unit, is_currency, read_unit, times
 
 MAX_CHARS = 2000  # of a text that is read as a number; also the most digits that a power may have
 MAX_EXPONENT = 1000  # of ten, in scientific notation
@@ -23,35 +23,25 @@ _INTEGER = r"[0-9]+"
 _DECIMAL = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"\{?([+-]?[0-9]{1,4})\}?"
 _NUMBER = re.compile(r"([+-]*)(.*?)(%?)")
-CARDINALS = {
-    word: number
-    for number, word in enumerate(
-        names("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen")
-    )
-}
-_MAGNITUDES = {
-    **{"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
-}
-_MAGNITUDE = re.compile(rf"(.+)\\text\{{({'|'.join(_MAGNITUDES)})\}}")
+_MAGNITUDE = re.compile(rf"(.+)\\text\{{({'|'.join(MAGNITUDES)})\}}")
+_SIGN = r"(?:\\\$|\\pounds|\\euro|[€£¥₹₩₽₫฿₺₴₦₱])"
 _IN_TEXT = r"\\text\{[^{}]*\}(?:\^\{-?[1-4]\})?"
 _TAIL = re.compile(
-    rf"(?:\^\{{\\circ\}}[CF]?|\\text\{{(?P<magnitude>{'|'.join(_MAGNITUDES)}) (?P<rest>[^{{}}]+)\}}"
-    rf"|[€£¥₹₩₽]|\\\$|\\pounds|\\euro|{_IN_TEXT})?"
+    rf"(?:\^\{{\\circ\}}[CF]?|\\text\{{(?P<magnitude>{'|'.join(MAGNITUDES)}) (?P<rest>[^{{}}]+)\}}"
+    rf"|{_SIGN}|{_IN_TEXT})?"
     rf"(?:(?:\\cdot|/)?{_IN_TEXT})*|\\frac\{{{_IN_TEXT}\}}\{{{_IN_TEXT}\}}"
 )
-_TAIL_START = re.compile(r"(?<=[0-9)}%!])(?:\^\{\\circ\}|\\text\{|[€£¥₹₩₽]|\\\$|\\pounds|\\euro|\\frac\{\\text)")
-_PREFIX = re.compile(
-    r"([+-]?)([A-Z]{0,2}\\\$|[€£¥₹₩₽]|\\pounds|\\euro|\\text\{[A-Za-z]{2,3}\})([+-]?(?:[0-9.(]|\\(?:frac|sqrt)).*)"
-)
+_TAIL_START = re.compile(rf"(?<=[0-9)}}%!A-Za-z])(?:\^\{{\\circ\}}|/?\\text\{{|{_SIGN}|\\frac\{{\\text)")
+_PREFIX = re.compile(rf"([+-]?)([A-Z]{{0,2}}{_SIGN}|\\text\{{[A-Za-z]{{2,3}}\}})([+-]?(?:[0-9.(]|\\(?:frac|sqrt)).*)")
 _BASED = re.compile(
-    r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]))_\{(?:\(?([0-9]{1,2})\)?|\\text\{([a-z]+)\})\}"
+    r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]|[A-Z]{2,}(?=_\{1[1-9]\})))_\{(?:\(?([0-9]{1,2})\)?|(?:\\text\{)?([a-z]{3,})\}?)\}"
 )
-_BASES = {**CARDINALS, "sixteen": 16}
-_PART = r"[0-9]+(?:\\text\{[A-Za-z]+\}|[A-Za-z]+)"
-_COMPOUND = re.compile(rf"(?:{_PART}){{1,3}}[0-9.]+\\text\{{[A-Za-z]+\}}")
-_COMPOUND_PART = re.compile(rf"({_DECIMAL})(?:\\text\{{([A-Za-z]+)\}}|([A-Za-z]+))")
+_PART = r"[0-9]+ ?(?:\\text\{[A-Za-z]+\}|[A-Za-z]+)"
+_COMPOUND = re.compile(rf"(?:{_PART} ?){{1,3}}[0-9.]+\\text\{{[A-Za-z]+\}}")
+_COMPOUND_PART = re.compile(rf"({_DECIMAL}) ?(?:\\text\{{([A-Za-z]+)\}}|([A-Za-z]+))")
 _CLOCK = re.compile(r"(1?[0-9]|2[0-4])(?::([0-5][0-9]))?(?: ?(?:\\text\{)?([ap])\.?m\}?)?", re.IGNORECASE)
 _RATIO = re.compile(rf"{_DECIMAL}(?::{_DECIMAL})+")
+_TO = re.compile(rf"({_DECIMAL})(?:to |\\text\{{to\}})({_DECIMAL})$")
 _ENDLESS = re.compile(r"(-?)([0-9]*\.[0-9]+)\.\.\.")
 
 
@@ -74,7 +64,7 @@ def parse_number(text: str) -> Fraction | None:
         return None
     factor = Fraction(1)
     if text.endswith("}") and (magnitude := _MAGNITUDE.fullmatch(text)):
-        text, factor = magnitude[1], Fraction(_MAGNITUDES[magnitude[2]])
+        text, factor = magnitude[1], Fraction(MAGNITUDES[magnitude[2]])
     if (match := _NUMBER.fullmatch(text)) is None:
         return None
     signs, body, percent = match.groups()
@@ -106,13 +96,17 @@ def read_quantity(text: str) -> Quantity:
     Degrees are a unit only of a number (`\sin30^{\circ}` is not 30 degrees). A base counts as a unit.
     """
     if based := _BASED.fullmatch(text):
-        base = int(based[3]) if based[3] else _BASES.get(based[4], 0)
+        base = int(based[3]) if based[3] else CARDINALS.get(based[4], 0)
         if 2 <= base <= 36:
             return _in_base(based[1] or based[2], base)
     if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
         body = _signless(prefixed[1] + prefixed[3])
+        if body[-1:] in tuple("kKMB"):  # `\$5k` may be 5000 dollars
+            return Quantity(text, None, None)
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
         inner = read_quantity(body)
+        if unit and inner.unit and all(exponent < 0 for _, exponent in inner.unit.powers):  # `\$15\text{per hour}`
+            return inner._replace(unit=times(unit, inner.unit))
         return Quantity(text, None, None) if inner.unit not in (None, unit) else inner._replace(unit=unit)
     return _compound(text) or _with_tail(text)
 
@@ -127,8 +121,9 @@ def _compound(text: str) -> Quantity | None:
         return None
     if not all(above.size > below.size and above.powers == below.powers for above, below in pairwise(units)):
         return Quantity(text, None, None)  # `3lb4oz`, where the ounces may be fluid ones: no product of symbols either
-    number = sum(value * unit.size for (value, _), unit in zip(parts, units, strict=True)) / units[-1].size
-    return Quantity(str(number), number, units[-1])
+    total = sum((value * unit.size for (value, _), unit in zip(parts, units, strict=True)), Fraction(0))
+    # A reader who leaves the unit out may mean the first one or the last.
+    return Quantity(str(total / units[0].size), total / units[-1].size, units[-1])
 
 
 def _with_tail(text: str) -> Quantity:
@@ -137,8 +132,11 @@ def _with_tail(text: str) -> Quantity:
         if tail is None:
             continue
         body, magnitude = text[: start.start()], tail["magnitude"]
+        if ", " in body and r"\text{" in body:  # `6 apples, 2 oranges` are not all oranges
+            continue
         written = tail["rest"] + text[tail.end("rest") + 1 :] if magnitude else text[start.start() :]
-        unit = read_unit(_plain_unit(written))
+        name = _plain_unit(written)
+        unit = read_unit(name) or (read_unit(f"{name}s") if body == "1" and name.islower() else None)
         if unit is None:
             continue
         number = parse_number(body + (rf"\text{{{magnitude}}}" if magnitude else ""))
@@ -216,6 +214,7 @@ def read_clock(text: str) -> Clock | None:
 
 def read_ratio(text: str) -> list[Fraction] | None:
     """The terms of a ratio such as `2:3`; or None."""
+    text = _TO.sub(r"\1:\2", text)
     return [_decimal(term) for term in text.split(":")] if len(text) < MAX_CHARS and _RATIO.fullmatch(text) else None
 
 

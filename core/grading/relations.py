@@ -11,7 +11,9 @@ from core.grading.quantities import read_quantity
 RELATION = re.compile(r"[=<>]|\\(?:le|ge|ne|in|equiv|approx)(?![A-Za-z])")
 INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])")
 _ASSIGNMENT = re.compile(
-    r"([A-Za-z]|\\[A-Za-z]+?|\\text\{[^{}]+\}|[A-Z]?[a-z]{3,}(?: [a-z]+){0,3}|\([A-Za-z](?:, [A-Za-z])+\))"
+    r"([A-Za-z]|\\[A-Za-z]+?|\\text\{[^{}]+\}|[A-Z]?[a-z]{3,}(?: [a-z]+){0,3}"
+    r"|\\angle ?[A-Z]{1,3}|S_\{\\triangle ?[A-Z]{3}\}|[A-Za-z]\([^()]*\)"
+    r"|[A-Za-z](?:[+-][A-Za-z])+|\([A-Za-z](?:, [A-Za-z])+\))"
     r"(=|\\in(?![A-Za-z]))([^=<>]+)"
 )
 _SYMBOL = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
@@ -39,6 +41,8 @@ def _conclusion(text: str) -> str:
     if "=" not in text:
         return text
     chain = sides(text)
+    if len(chain) == 2 and len(chain[1]) == 1 and chain[1].isalpha() and not _VARIABLE.search(chain[0]):
+        return f"{chain[1]}={chain[0]}"  # `5=x`
     while len(chain) > 1 and not any(_VARIABLE.search(read_quantity(side).body) for side in chain[-2:]):
         del chain[-2]
     return "=".join(chain)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from core.grading.markup import without_markup
 from core.grading.typography_tables import (
     ALPHABETS,
     BLACKBOARD,
@@ -23,19 +24,12 @@ from core.grading.typography_tables import (
 )
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.|\Z)|[{}$]|[^\\{}$]+", re.DOTALL)
-_TAG = re.compile(r"<(/?)(b|i|u|em|strong|span|code|sub|sup|p|div|br)\b[^<>]{0,80}>", re.IGNORECASE)
-_MARKED = re.compile(r"(\*\*\*|\*\*|\*|__|```|``|`|\"|'')(?=\S)(.*\S)\1", re.DOTALL)
-_MATHS = re.compile(r"\\[()\[\]](?!\s*[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\])")
-_QUANTITY = re.compile(r"\\(?:SI|qty)\{([^{}]*)\}\{([^{}]*)\}")
-_NO_SPACE = re.compile(r",\s*\\!\s*")  # `1,\! 234` is 1234
-_CURRENCY = re.compile(r"\$(?=-?[0-9.\\])")
 _WORD = r"[^\W\d_]+"
 _WORDS = re.compile(rf"{_WORD}(?:(?:\. ?|[ '-]){_WORD})*\.?")
 _ROW_HEIGHT = re.compile(r"\s?\[[0-9.]{1,9} ?(?:pt|em|ex|mm|cm)\]")
-_LOST_BACKSLASH = re.compile(r"(d?frac|sqrt|text|times|cdot|pi|left|boxed|mathrm)(?![a-z])")
 _OPTION = re.compile(r"\s*\[([^\[\]]*)\]")
 _COLUMNS = re.compile(r"[clr|@ ]*")
-_BLANKS = re.compile(r"\s+")
+_BLANKS = re.compile(r"[\s~]+")
 _DIGITS = re.compile(r"-?[0-9]+")
 _NEEDS_GROUPING = re.compile(r"^\s*[0-9]|[+/-]")
 _CURRENCIES = (r"\$", r"\euro", r"\pounds")
@@ -45,27 +39,7 @@ _TAKES = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, r"\overline": 1, r"\dot": 1, r
 
 def typeset(text: str) -> str:
     """The LaTeX of an answer without what is typography alone. Words stand in `\\text{}`, without spaces around."""
-    return _Typesetter(_without_markup(text)).read()
-
-
-def _without_markup(text: str) -> str:
-    """A text without HTML's tags, Markdown's marks and quotation marks around it, and the delimiters of mathematics."""
-    if "</" in text or "<br" in text:
-        text = _TAG.sub(_tag, text)
-    text = _NO_SPACE.sub(",", _QUANTITY.sub(r"\1\\text{ \2}", text.strip()))
-    while (marked := _MARKED.fullmatch(text)) and marked[1] not in marked[2]:
-        text = marked[2]
-    text = _MATHS.sub("", text) if r"\begin" not in text else text
-    if text.count("$") - text.count(r"\$") == 1:
-        text = re.sub(rf"(?<!\\){_CURRENCY.pattern}", lambda _: r"\$", text)
-    return text
-
-
-def _tag(tag: re.Match[str]) -> str:
-    raised = {"sup": "^", "sub": "_"}.get(tag[2].lower())
-    return (
-        " " if raised is None and tag[2].lower() == "br" else "" if raised is None else "}" if tag[1] else raised + "{"
-    )
+    return _Typesetter(without_markup(text)).read()
 
 
 class _Brace(NamedTuple):
@@ -93,6 +67,7 @@ class _Typesetter:
         self._unwrap = False  # whether the next brace is dropped
         self._into_words = False  # whether the next brace opens words
         self._environments = 0
+        self._aligned = 0  # environments in which `&` lines up equations
 
     def read(self) -> str:
         i = 0
@@ -149,7 +124,7 @@ class _Typesetter:
         if text.strip():
             self._belongs = self._unwrap = self._into_words = False
         if "&" in text and not self._environments:
-            text = text.replace("&", r" \text{and} ")
+            text = text.replace("&", "" if self._aligned else r" \text{and} ")
         while self._arguments and text.strip():
             text = text.lstrip()
             if text[0] in "^_":
@@ -199,6 +174,9 @@ class _Typesetter:
 
     def _drop_arguments(self, name: str, i: int) -> int:
         dropped, wraps = DROPPED_WITH_ARGUMENTS[name]
+        if option := _OPTION.match(self._next(i)):
+            self._tokens[i] = self._tokens[i][option.end() :]
+            i += not self._tokens[i]
         for _ in range(dropped):
             i = self._after_argument(i)
         self._unwrap = wraps or (name == r"\color" and self._next(i) == "{")
@@ -214,9 +192,6 @@ class _Typesetter:
 
     def _new_row(self, _name: str, i: int) -> int:
         following = self._next(i)
-        if not self._environments and (lost := _LOST_BACKSLASH.match(following)):
-            self._tokens[i] = following[lost.end() :] or " "
-            return self._command(rf"\{lost[1]}", i)
         if self._environments:
             self._write(r"\\")
             if height := _ROW_HEIGHT.match(following):
@@ -228,9 +203,11 @@ class _Typesetter:
     def _environment(self, command: str, i: int) -> int:
         name, after = self._argument(i)
         name = ENVIRONMENTS.get(name.rstrip("*"), name)
-        if name:
+        change = 1 if command == r"\begin" else -1
+        self._aligned += change if name == "&" else 0
+        if name.isalpha():
             self._write(rf"{command}{{{name}}}")
-            self._environments += 1 if command == r"\begin" else -1
+            self._environments += change
         if command == r"\begin" and name == "matrix" and self._next(after) == "{":
             columns, rest = self._argument(after)
             after = rest if _COLUMNS.fullmatch(columns) else after
@@ -238,6 +215,11 @@ class _Typesetter:
 
     def _blackboard(self, _name: str, i: int) -> int:
         letter, after = self._argument(i)
+        bare = self._next(i).lstrip()
+        if bare[:1] in BLACKBOARD and not bare[1:2].isalpha():
+            self._tokens[i] = bare[1:]
+            self._write(rf"\mathbb{{{bare[0]}}}")
+            return i
         if letter in BLACKBOARD:
             self._write(rf"\mathbb{{{letter}}}")
             return after

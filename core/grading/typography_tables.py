@@ -26,11 +26,12 @@ DROPPED = _commands(
     "normalsize tiny bf it rm sf tt sl sc em bfseries itshape rmfamily sffamily ttfamily scshape mdseries upshape "
     "normalfont limits nolimits displaylimits left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr "
     "Biggl Biggr bigm Bigm nonumber notag centering hfill hfil vfill noindent strut mathstrut protect blacksquare qed "
-    "qedhere allowbreak nobreak ! / relax null unitlength boldmath"
+    "qedhere allowbreak nobreak ! / relax null unitlength boldmath checkmark par"
 ) | {"\\"}
 # How many arguments are dropped, and whether one follows that is kept without its braces.
 DROPPED_WITH_ARGUMENTS = {
-    **dict.fromkeys(_commands("label tag hspace vspace phantom hphantom vphantom ref footnote hskip kern"), (1, False)),
+    **dict.fromkeys(_commands("label tag hspace vspace phantom hphantom vphantom ref mspace"), (1, False)),
+    r"\rule": (2, False),
     r"\color": (1, False),
     **dict.fromkeys(_commands("textcolor colorbox"), (1, True)),
     r"\fcolorbox": (2, True),
@@ -57,7 +58,7 @@ RENAMED = {
     **dict.fromkeys(_commands("varnothing O"), r"\emptyset"),
     **dict.fromkeys(_commands("degree textdegree"), r"^{\circ}"),
     **dict.fromkeys(_commands("colon ratio"), ":"),
-    **dict.fromkeys(_commands("land wedge & newline cr And"), r" \text{and} "),
+    **dict.fromkeys(_commands("land wedge & And"), r" \text{and} "),
     **dict.fromkeys(_commands("lor vee"), r" \text{or} "),
     **dict.fromkeys(_commands("dots ldots cdots dotsc dotsb dotsm dotsi textellipsis"), "..."),
     **dict.fromkeys(_commands("prime"), "'"),
@@ -69,6 +70,13 @@ RENAMED = {
     r"\_": "_",
     r"\#": "#",
     r"\-": "",
+    **dict.fromkeys(_commands("newline cr"), r"\\"),
+    r"\Bbb": r"\mathbb",
+    r"\backslash": r"\setminus",
+    r"\Longrightarrow": r"\Rightarrow",
+    **dict.fromkeys(_commands("coloneqq coloneq"), "="),
+    r"\tg": r"\tan",
+    r"\ctg": r"\cot",
     r"\bar": r"\overline",
     r"\widehat": r"\hat",
     r"\widetilde": r"\tilde",
@@ -90,7 +98,8 @@ RENAMED = {
 ENVIRONMENTS = {
     **dict.fromkeys(("bmatrix", "psmallmatrix", "bsmallmatrix"), "pmatrix"),
     **dict.fromkeys(("smallmatrix", "array", "tabular"), "matrix"),
-    **dict.fromkeys(("equation", "math", "displaymath", "center", "gather", "gathered"), ""),
+    **dict.fromkeys(names("equation math displaymath center gather gathered"), ""),
+    **dict.fromkeys(names("align aligned alignat split eqnarray multline"), "&"),  # which `&` lines up
 }
 FUNCTIONS = frozenset(
     names("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp gcd lcm max min det lim")

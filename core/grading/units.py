@@ -12,155 +12,13 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from core.grading.names import names
+from core.grading.units_table import MONEY, NO_NOUN, POWER_WORDS, PREFIX_WORDS, PREFIXES, TABLE
 
 _LONGEST = 60  # characters of a unit
 
-# A unit, its size in other units (`-`: it is a dimension of its own), and its spellings. A spelling with `~` takes the
-# prefixes of the SI.
-_TABLE = r"""
-m           -           ~m meter meters metre metres
-angstrom    1e-10 m     Å angstrom angstroms
-inch        .0254 m     in inch inches
-foot        .3048 m     ft foot feet
-yard        .9144 m     yd yds yard yards
-mile        1609.344 m  mi mile miles
-au          -           AU au
-lightyear   -           ly light-year light-years lightyear lightyears
-parsec      -           ~pc parsec parsecs
-g           -           ~g gm gram grams gramme grammes
-tonne       1e6 g       tonne tonnes
-ton         -           ton tons
-pound       -           lb lbs pound pounds
-ounce       -           oz ounce ounces
-second      -           ~s sec secs second seconds
-minute      60 second   min mins minute minutes
-hour        3600 second h hr hrs hour hours
-day         86400 second day days
-week        604800 second wk wks week weeks
-month       -           mo mos month months
-year        12 month    yr yrs year years
-litre       .001 m^3    ~L ~l liter liters litre litres
-cc          .000001 m^3 cc ccm
-gallon      -           gal gallon gallons
-quart       -           qt qts quart quarts
-pint        -           pt pint pints
-cup         -           cup cups
-teaspoon    -           tsp teaspoon teaspoons
-tablespoon  -           tbsp tablespoon tablespoons
-hectare     10000 m^2   ha hectare hectares
-acre        -           acre acres
-mph         1 mile/hour mph
-kmh         1000 m/hour kph kmh
-knot        -           kn knot knots
-N           1000 g*m/second^2 ~N newton newtons
-Pa          1000 g/m*second^2 ~Pa pascal pascals
-J           1000 g*m^2/second^2 ~J joule joules
-W           1000 g*m^2/second^3 ~W watt watts
-Hz          -           ~Hz hertz
-rpm         -           rpm
-dyne        -           dyn dyne dynes
-erg         -           erg ergs
-eV          -           ~eV
-calorie     -           ~cal calorie calories
-Calorie     -           Cal Calorie Calories
-Wh          3600000 g*m^2/second^2 ~Wh
-atm         -           atm atmosphere atmospheres
-bar         -           ~bar bars
-torr        -           torr Torr mmHg
-psi         -           psi
-A           -           ~A amp amps ampere amperes
-V           -           ~V volt volts
-ohm         -           ~ohm ohms Ω
-C           -           C coulomb coulombs
-F           -           ~F farad farads
-H           -           ~H henry henries henrys
-T           -           ~T tesla teslas
-Wb          -           Wb weber webers
-gauss       -           G gauss
-K           -           ~K kelvin kelvins
-celsius     -           celsius ^\circC
-fahrenheit  -           fahrenheit ^\circF
-mol         -           ~mol mole moles
-molar       -           M
-ppm         -           ppm
-ppb         -           ppb
-dB          -           dB decibel decibels
-lumen       -           lm lumen lumens
-lux         -           lx lux
-cd          -           cd candela candelas
-Bq          -           ~Bq becquerel becquerels
-Gy          -           Gy gray grays
-Sv          -           ~Sv sievert sieverts
-bit         -           bit bits
-byte        -           B byte bytes
-KB          -           KB kB kilobyte kilobytes
-MB          -           MB megabyte megabytes
-GB          -           GB gigabyte gigabytes
-TB          -           TB terabyte terabytes
-degree      -           degrees ^\circ deg degs degree
-radian      -           ~rad radian radians
-steradian   -           sr steradian steradians
-revolution  -           rev revs revolution revolutions
-dollar      -           dollars US\$ US$ \$ $ dollar USD bucks
-cent        .01 dollar  cent cents
-euro        -           euros € \euro euro EUR
-sterling    -           sterling £ \pounds GBP quid
-penny       .01 sterling pence
-yuan        -           元 块 yuan CNY RMB yuans
-yen         -           円 yen JPY
-yensign     -           ¥
-rupee       -           ₹ Rs Rs. rupee rupees INR
-won         -           ₩ won KRW
-rouble      -           ₽ ruble rubles rouble roubles RUB
-peso        -           peso pesos MXN
-franc       -           franc francs CHF
-cad         -           CAD C\$ C$
-aud         -           AUD A\$ A$
-hkd         -           HKD HK\$ HK$
-nzd         -           NZD NZ\$ NZ$
-sgd         -           SGD S\$ S$
-krona       -           SEK kr krona kronor krone kroner NOK DKK
-real        -           BRL R\$ R$ reais
-lira        -           lira liras TRY
-dirham      -           AED dirham dirhams
-rand        -           ZAR
-unit        -           unit units
-point       -           pts point points
-person      -           人 people person persons
-item        -           个 個 只 支 本 张 條 条 棵
-metrezh     -           米
-ordinal     -           st nd rd th
-man         -           man men
-woman       -           woman women
-child       -           child children
-mouse       -           mice mouse
-tooth       -           teeth tooth
-goose       -           geese goose
-fish        -           fish
-sheep       -           sheep
-deer        -           deer
-cattle      -           cattle
-"""
-_PREFIXES = {
-    **{"k": 3, "c": -2, "m": -3, "M": 6, "G": 9, "T": 12, "h": 2, "d": -1, "da": 1, "P": 15},
-    **{"u": -6, "µ": -6, "n": -9, "p": -12, "f": -15},
-}
-_PREFIX_WORDS = {"kilo": 3, "centi": -2, "milli": -3, "mega": 6, "giga": 9, "micro": -6, "nano": -9, "deci": -1}
-_POWER_WORDS = {"square": 2, "squared": 2, "sq": 2, "cubic": 3, "cubed": 3, "cu": 3}
-
-# Words that follow a number and are no unit, although they end as a plural does: they change the number, or go on.
-_NO_NOUN = frozenset(
-    names(
-        "times plus minus less this thus less is was has does equals divides exceeds tens hundreds thousands "
-        "millions billions trillions dozens scores halves thirds fourths quarters fifths sixths sevenths "
-        "eighths ninths tenths hundredths thousandths squares cubes always perhaps sometimes hours-plus "
-        "others percents mods factors"
-    )
-)
 _ITEM = re.compile(
     r"\^\{?\\circ\}?(?:[CF](?![A-Za-z]))?|\\[a-z]+|[A-Z]{0,2}\\?\$"
-    r"|[^\W\d_]+(?:-[^\W\d_]+)*\.?|[€£¥₹₩₽]"
+    r"|[^\W\d_]+(?:-[^\W\d_]+)*\.?|[€£¥₹₩₽₫฿₺₴₦₱]"
 )
 _EXPONENT = re.compile(r"\^\{?(-?[1-4])\}?")
 _AFTERWARDS = re.compile(r" (squared|cubed)(?![a-z])")
@@ -193,17 +51,18 @@ def read_unit(text: str) -> Unit | None:
 def is_currency(text: str) -> bool:
     """Whether a text names a currency, which may stand in front of its number."""
     unit = read_unit(text)
-    return unit is not None and unit.powers[0][0] in _MONEY
+    return unit is not None and unit.powers[0][0] in MONEY
 
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Unit | None:
     product: Unit | None = None
+    text = text.removeprefix("US ").removesuffix(" old")
     for word, exponent in _factors(text):
         unit = _named(word)
         if unit is None:
             return None
-        product = _times(product or _ONE, unit, exponent)
+        product = times(product or _ONE, unit, exponent)
     return product if product and product.powers else None
 
 
@@ -221,15 +80,17 @@ def _factors(text: str) -> Iterator[tuple[str, int]]:
             return
         end = item.end()
         word = item[0].rstrip(".") if item[0] != "Rs." else item[0]
-        if word.lower() in _POWER_WORDS:
+        if word[:2] in ("平方", "立方") and len(word) > 2:
+            word, end = word[:2], end - len(word) + 2
+        if word.lower() in POWER_WORDS:
             if word.lower().endswith("ed") or power > 1:  # `meters squared` is read with its unit
                 yield "", 0
                 return
-            power = _POWER_WORDS[word.lower()]
+            power = POWER_WORDS[word.lower()]
             continue
         written = _EXPONENT.match(text, end)
         squared = _AFTERWARDS.match(text, end)
-        exponent = int(written[1]) if written else _POWER_WORDS[squared[1]] if squared else 1
+        exponent = int(written[1]) if written else POWER_WORDS[squared[1]] if squared else 1
         end = written.end() if written else squared.end() if squared else end
         yield word, below * power * exponent
         power = 1
@@ -237,7 +98,8 @@ def _factors(text: str) -> Iterator[tuple[str, int]]:
         yield "", 0
 
 
-def _times(product: Unit, unit: Unit, exponent: int) -> Unit:
+def times(product: Unit, unit: Unit, exponent: int = 1) -> Unit:
+    """The product of a unit and a power of another."""
     powers, words = (
         _sum(ours, theirs, exponent) for ours, theirs in ((product.powers, unit.powers), (product.words, unit.words))
     )
@@ -260,7 +122,7 @@ def _named(word: str) -> Unit | None:
         if (unit := _spellings().get(spelling)) is not None:
             return unit
     noun = word.lower()
-    if re.fullmatch(r"[a-z-]{3,}s", noun) and not noun.endswith(("ss", "us")) and noun not in _NO_NOUN:
+    if re.fullmatch(r"[a-z-]{3,}s", noun) and not noun.endswith(("ss", "us")) and noun not in NO_NOUN:
         return Unit(Fraction(1), ((noun + COUNTED, 1),), ((noun, 1),))
     return None
 
@@ -269,7 +131,7 @@ def _named(word: str) -> Unit | None:
 def _spellings() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
     basic: dict[str, Unit] = {}
-    for line in _TABLE.strip().splitlines():
+    for line in TABLE.strip().splitlines():
         name, size, *rest = line.split()
         unit = Unit(Fraction(1), ((name, 1),), ())
         if size != "-":
@@ -279,10 +141,10 @@ def _spellings() -> dict[str, Unit]:
         for written in rest:
             spelling = written.removeprefix("~")
             units[spelling] = unit._replace(words=((word, 1),))
-            for prefix, power in _PREFIXES.items() if written != spelling else ():
+            for prefix, power in PREFIXES.items() if written != spelling else ():
                 units.setdefault(prefix + spelling, _prefixed(unit, prefix + word, power))
-            for prefix, power in _PREFIX_WORDS.items() if len(spelling) > 3 else ():
-                symbol = next(short for short, of_short in _PREFIXES.items() if of_short == power)
+            for prefix, power in PREFIX_WORDS.items() if len(spelling) > 3 else ():
+                symbol = next(short for short, of_short in PREFIXES.items() if of_short == power)
                 units.setdefault(prefix + spelling, _prefixed(unit, symbol + word, power))
     return units
 
@@ -298,14 +160,8 @@ def _composed(size: Fraction, formula: str, basic: dict[str, Unit]) -> Unit:
     for sign, side in ((1, above), (-1, under)):
         for factor in filter(None, side.split("*")):
             name, _, power = factor.partition("^")
-            product = _times(product, basic[name], sign * int(power or 1))
+            product = times(product, basic[name], sign * int(power or 1))
     return product
 
 
 _ONE = Unit(Fraction(1), (), ())
-_MONEY = frozenset(
-    names(
-        "dollar euro sterling yuan yen yensign rupee won rouble peso franc cad aud hkd nzd sgd krona real "
-        "lira dirham rand"
-    )
-)

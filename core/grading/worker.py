@@ -124,7 +124,7 @@ def _parsed(text: str) -> Any:
     value = expression.xreplace(_exact(expression))
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
-    return value.doit() if value.has(*_UNEVALUATED) else value
+    return value.doit() if isinstance(value, Set) or value.has(*_UNEVALUATED) else value
 
 
 def _combined(word: str, solutions: list[Any]) -> Set | None:
@@ -164,12 +164,30 @@ def _differ(x: Any, y: Any) -> bool:
         return bool(x.is_Matrix != y.is_Matrix)
     if isinstance(x, Expr) and isinstance(y, Expr):
         return _values_differ(x, y)
+    if is_equation(x) and is_equation(y) and not (is_assignment_relation(x) and is_assignment_relation(y)):
+        return _leaves(x, y) or _leaves(y, x)
     # a relation that does not assign a value to a variable never equals a value, nor does a set of many values a number
     return any(
         (is_relation(s) and not is_assignment_relation(s) and isinstance(t, Expr))
         or (isinstance(s, Set) and not isinstance(s, FiniteSet) and isinstance(t, Expr) and t.is_number)
         for s, t in ((x, y), (y, x))
     )
+
+
+def _leaves(x: Any, y: Any) -> bool:
+    """Whether a point satisfies the first of two equations and certainly not the second. Such a point is looked for
+    only where the first is linear in a variable."""
+    first, second = (unwrap_fcs(equation).lhs - unwrap_fcs(equation).rhs for equation in (x, y))
+    for variable in sorted(first.free_symbols, key=str):
+        slope = expand(first.diff(variable))
+        if slope.is_zero or variable in slope.free_symbols:
+            continue
+        point = {
+            symbol: _sample_value(symbol.name) for symbol in (first.free_symbols | second.free_symbols) - {variable}
+        }
+        point[variable] = -(first.xreplace({variable: S.Zero}) / slope).xreplace(point)
+        return any(part is not None and part != 0 for part in _at_sample_point(second.xreplace(point), 15))
+    return False
 
 
 def _values_differ(x: Expr, y: Expr) -> bool:

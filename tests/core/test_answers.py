@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.grading.answers import answer_key, extract_boxed, is_words, normalise, number_of
+from core.grading.answers import answer_key, extract_boxed, normalise, number_of
+from core.grading.words import is_words
 
 # Pieces of what models write: LaTeX, digits, brackets, units and noise. Texts made of them have many constructs close
 # together, so that the normalisation's rules interact.

@@ -11,11 +11,13 @@ from core.grading.characters import plain
 from core.grading.expressions import for_library
 from core.grading.lists import as_list, as_matrix
 from core.grading.notation import mathematical
+from core.grading.number_words import number_in_words
 from core.grading.prose import without_prose
 from core.grading.quantities import read_quantity
 from core.grading.relations import statement
 from core.grading.typography import typeset
 from core.grading.units import read_unit
+from core.grading.words import certainly_differ
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,10 @@ from core.grading.units import read_unit
         ("&lt;5", "<5"),
         ("\x0crac{1}{2}", r"\frac{1}{2}"),
         ("1⁄2", r"\frac{1}{2}"),
+        ("¹⁄₂", r"\frac{1}{2}"),
+        ("³√8", r"\sqrt[3] 8"),
+        ("①③", "1, 3"),
+        ("5㎡", r"5\text{m}^{2}"),
     ],
 )
 def test_characters(text: str, read: str) -> None:
@@ -48,6 +54,13 @@ def test_characters(text: str, read: str) -> None:
         (r"\textbf{$(3,\frac12)$}", r"(3,\frac{1}{2})"),
         (r"2{3}", "2(3)"),
         (r"x^\mathbf{2}", "x^{2}"),
+        (r"5\mathrm{~m}/\mathrm{s}", r"5 \text{m}/\text{s}"),
+        (r"\\frac{1}{2}\\pi", r"\frac{1}{2}\pi"),
+        (r"\qty{5}{\kilo\metre\per\second}", r"5 \text{kilometre}/ \text{second}"),
+        (r"\begin{aligned}x&=5\end{aligned}", "x=5"),
+        (r"\mathbb R", r"\mathbb{R}"),
+        ("**Answer:** 5", "Answer: 5"),
+        ("#### 5", "5"),
         ("**5**", "5"),
         (r"\begin{bmatrix}1\\[4pt]2\end{bmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
     ],
@@ -66,6 +79,12 @@ def test_typography(text: str, read: str) -> None:
         (r"0.\dot{1}4285\dot{7}", r"0.\overline{142857}"),
         ("[1,2[", "[1,2)"),
         ("50 percent", "50%"),
+        (r"1\over 2", r"\frac{1}{2}"),
+        (r"C_{6}^{3}", r"\binom{6}{3}"),
+        ("0b1011", "1011_{2}"),
+        ("1011 base 2", "1011_{2}"),
+        ("5'6''", r"5\text{ft}6\text{in}"),
+        ("2 and a half", r"2\frac{1}{2}"),
     ],
 )
 def test_notation(text: str, read: str) -> None:
@@ -88,7 +107,13 @@ def test_notation(text: str, read: str) -> None:
         ("Yes", "yes"),
         ("Two", "2"),
         (r"\text{fifteen}", "15"),
-        ("two points", "two points"),
+        ("two points", r"2\text{points}"),
+        ("A and C", "A, C"),
+        ("Ann and Bob", "ann and bob"),
+        ("The sum of all roots is 42", "42"),
+        ("The least value is 42", "The least value is 42"),
+        ("5 dan 7", "5dan 7"),
+        ("3 million", r"3\text{million}"),
     ],
 )
 def test_prose(text: str, read: str) -> None:
@@ -134,6 +159,52 @@ def test_several_units_are_one_quantity(text: str, number: Fraction | None, unit
     assert (quantity.unit and quantity.unit[:2] if number is not None else None) == (expected and expected[:2])
 
 
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("twenty-five", "25"),
+        ("one hundred and five", "105"),
+        ("two million three hundred thousand", "2300000"),
+        ("minus one hundred twenty three", "-123"),
+        ("three-fourths", "3/4"),
+        ("half", "1/2"),
+        ("a third", "1/3"),
+        ("two and a half", r"2\frac{1}{2}"),
+        ("fifty percent", "50%"),
+        ("twenty-fifth", None),  # an ordinal
+        ("third", None),
+        ("twenty twelve", None),
+        ("five five", None),
+        ("hundred", None),
+        ("a", None),
+        ("one and", None),
+        ("apples", None),
+    ],
+)
+def test_numbers_in_words(words: str, number: str | None) -> None:
+    assert number_in_words(words) == number
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differ"),
+    [
+        ("east", "west", True),
+        ("apples", "5", True),
+        ("no solution", "no solutions", False),
+        ("no real solutions", "no solution", False),
+        ("dne", "does not exist", False),
+        ("无解", "no solution", False),
+        ("是", "否", True),
+        ("fünf", "5", False),
+        ("once", "5", False),
+        ("yes", "it is", False),
+    ],
+)
+def test_words_that_certainly_differ(a: str, b: str, differ: bool) -> None:
+    assert certainly_differ(a, b) is differ
+    assert certainly_differ(b, a) is differ
+
+
 @pytest.mark.parametrize("text", ["times", "or more", "hundred", "x", "", "sin", "thirds"])
 def test_what_is_no_unit(text: str) -> None:
     assert read_unit(text) is None
@@ -157,6 +228,10 @@ def test_lists_and_relations() -> None:
         ("A^{T}", "A_{tp}"),
         ("0.5x", r"\frac{5}{10}x"),
         (r"\foo", None),
+        (r"2\binom{5}{2}3", r"2\cdot \binom{5}{2}\cdot 3"),
+        (r"\frac{dy}{dx}", None),
+        ("7!!", None),
+        (r"\int x dx", None),
         ("1.234.567", None),
         ("1+...+9", None),
         (r"\text{ab}", None),

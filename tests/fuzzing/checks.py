@@ -17,11 +17,12 @@ from fastapi.testclient import TestClient
 
 from core.errors import CoevoError
 from core.grading import points
-from core.grading.answers import answer_key, extract_boxed, is_words, normalise, number_of
+from core.grading.answers import answer_key, extract_boxed, normalise, number_of
 from core.grading.equality import decide, no_judge
 from core.grading.grader import Grader
 from core.grading.kinds import AnswerKind, read_answer
 from core.grading.outcomes import NEEDS_JUDGE
+from core.grading.words import is_words
 from core.judging.replies import Case, Claimed, combine_replies, messages, parse_opinion, parse_yes_no
 from core.questions.parsing import parse_question, refuse_question
 from core.rollouts.strategies import DEGENERATE, parse_clusters, skeleton_clusters

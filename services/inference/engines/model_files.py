@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+from services.inference.encoding import rendered_chat
+from services.inference.template_probe import problem_with
 
 # Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, or that leaves it out, and
 # puts its text into the first message of the user.
@@ -18,8 +22,6 @@ _SYSTEM_INTO_USER = (
 )
 _SYSTEM, _QUESTION = "0 + 0?", "1 + 1?"
 _ASKED = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _QUESTION}]
-# What a template's own code raises, beside errors in its Jinja.
-_TEMPLATE_ERRORS = (TemplateError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
 class ChatRefused(ValueError):
@@ -28,34 +30,33 @@ class ChatRefused(ValueError):
 
 def tokenizer_of(folder: Path) -> Any:
     """The tokenizer of the model in `folder`. If its chat template refuses a system message or leaves it out, the
-    user's message begins with that text. Of several templates, it is the default one. Raises `ChatRefused` for a
-    template that does not render the user's question."""
+    user's message begins with that text. Of several templates, it is the default one. Raises `ChatRefused` for one that
+    refuses this too, leaves out the question, or takes too long or too much memory."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     template = tokenizer.chat_template
     if isinstance(template, dict):  # by name, as for chats with and without tools
         template = tokenizer.chat_template = template.get("default")
     if not isinstance(template, str):
         return tokenizer
+    if problem := problem_with(template, json.dumps([_ASKED, _ASKED[1:]])):  # with a system message, and without
+        raise ChatRefused(f"{folder}: {problem}")
     try:
-        rendered = _rendered(tokenizer)
-    except _TEMPLATE_ERRORS:
+        rendered = rendered_chat(tokenizer, _ASKED)
+    except TemplateError:
         rendered = ""
     if _SYSTEM not in rendered:
         tokenizer.chat_template = _SYSTEM_INTO_USER + template
         try:
-            rendered = _rendered(tokenizer)
-        except _TEMPLATE_ERRORS as error:
+            rendered = rendered_chat(tokenizer, _ASKED)
+        except TemplateError as error:
             raise ChatRefused(
                 f"{folder}: chat_template: expected one that renders a question of the user, got the error: {error}"
             ) from error
     if _QUESTION not in rendered:
-        raise ChatRefused(f"{folder}: chat_template: expected one that renders the user's question, got {rendered!r}")
+        raise ChatRefused(
+            f"{folder}: chat_template: expected one that renders the user's question, got {rendered[:200]!r}"
+        )
     return tokenizer
-
-
-def _rendered(tokenizer: Any) -> str:
-    text: str = tokenizer.apply_chat_template(_ASKED, add_generation_prompt=True, tokenize=False)
-    return text
 
 
 def text_side(folder: Path, generation: Any = None) -> tuple[Any, set[int]]:
