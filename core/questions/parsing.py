@@ -27,8 +27,9 @@ def parse_question(
     A well-formed rollout has `<question>…</question>` (R-Zero 2.2, "Format Check Penalty"); the last such block counts,
     as in the released code. If "tags_and_answer" is expected, a final `\\boxed{}` follows it, as the prompt asks (E.2).
     `max_chars` limits what an untrusted model can put into later prompts. A question without a letter or a digit
-    outside of LaTeX's commands is malformed, and so is one that contains one of the texts in `refused`, in upper or lower case, or a control token:
-    one of a known family of models, or one of `control_tokens`, those of the model that will be asked.
+    outside of LaTeX's commands is malformed, and so is one that contains one of the texts in `refused`, in upper or
+    lower case, or a control token: one of a known family of models, or one of `control_tokens`, those of the model that
+    will be asked.
     """
     inside, after = _last_block(text)
     question = inside.strip()

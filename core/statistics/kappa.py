@@ -21,9 +21,9 @@ def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate 
     `pairs` are the pairs of verdicts, or how often each pair occurs. Pairs with `unknown` are left out and do not count
     in n. The interval is the wider of two, at either end and within -1..1: Student's with the large-sample error of
     Fleiss, Cohen and Everitt (1969), and kappa at the ends of the interval of the agreement as a share. The first alone
-    contains the truth in 78 to 94% of cases at 50 pairs, and can be a point with few; the wider of the two in 94% or more
-    (tests/core/test_kappa.py). None if there are no pairs, or if both gave the same single verdict to everything, since
-    chance explains such an agreement.
+    contains the truth in 78 to 94% of cases at 50 pairs, and can be a point with few; the wider of the two in 94% or
+    more (tests/core/test_kappa.py). None if there are no pairs, or if both gave the same single verdict to everything,
+    since chance explains such an agreement.
     """
     counts = {pair: count for pair, count in Counter(pairs).items() if "unknown" not in pair and count}
     n = sum(counts.values())

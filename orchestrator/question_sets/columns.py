@@ -17,7 +17,10 @@ from orchestrator.question_sets.rows import shortened
 # What programs write for a value that is missing or is no number, in small letters if they are written in any. A
 # mathematical infinity is written "\\infty". The last two stand in NuminaMath for questions without an answer.
 _NO_ANSWERS = frozenset(
-    "nan none null nil nat <na> n/a n.a. NA #n/a #na 1.#qnan 1.#ind inf infinity notfound proof".split()
+    [
+        *("nan", "none", "null", "nil", "nat", "<na>", "n/a", "n.a.", "NA", "#n/a", "#na", "1.#qnan", "1.#ind"),
+        *("inf", "infinity", "notfound", "proof"),
+    ]
 )
 _ROLES = {"human": "user"}  # ShareGPT's name
 _MESSAGES = re.compile(r"""\s*\[\s*\{\s*["'](?:role|content|from|value)["']\s*:""")
@@ -133,7 +136,7 @@ def _content(message: Mapping[str, Any]) -> str:
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
     if any(not isinstance(text, str) for text in texts):
         raise ValueError(f"expected messages with a role and a text, got {shown(message)}")
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 def answer_of(value: Any) -> str | None:

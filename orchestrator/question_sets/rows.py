@@ -150,7 +150,7 @@ def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
 
 
 def _refuse_twice(names: Sequence[str]) -> None:
-    """Of two columns with one name, a row would have the last one only. Empty names are an empty column's at the end."""
+    """Of two columns with one name, a row would have the last one only. Empty columns at the end have no names."""
     if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
         raise pa.ArrowInvalid(f"expected each column once, got {twice[0]!r} twice")
 

@@ -96,7 +96,7 @@ def control_tokens(folder: Path) -> tuple[str, ...]:
         template += (folder / "chat_template.jinja").read_text(encoding="utf-8")
     named = [settings.get(f"{name}_token") for name in ("bos", "eos", "pad", "unk", "sep", "cls", "mask")]
     texts = [token["content"] if isinstance(token, dict) else token for token in named if token]
-    texts += [token["content"] for token in added if token["special"] or token["content"].strip() in template]
+    texts += [token["content"] for token in added if token.get("special") or token["content"].strip() in template]
     return tuple(
         dict.fromkeys(text for text in texts if 2 < len(text.strip()) <= _LONGEST and not text.strip().isalnum())
     )

@@ -22,13 +22,19 @@ CHATS_AT_ONCE = 64  # the most chats in one request
 
 # Options of OpenAI's API and of vLLM's with the values that change no answer. They may be sent, and no others.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("stream", "echo", "ignore_eos", "store", "include_stop_str_in_output", "use_beam_search"), (False,)),
+    **dict.fromkeys(
+        ("stream", "echo", "ignore_eos", "store", "include_stop_str_in_output", "use_beam_search"), (False,)
+    ),
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p", "min_tokens", "top_logprobs"), (0,)),
     **dict.fromkeys(("repetition_penalty", "length_penalty", "best_of"), (1,)),
     **dict.fromkeys(("add_generation_prompt", "skip_special_tokens", "parallel_tool_calls"), (True,)),
     **dict.fromkeys(("tools", "stop_token_ids", "bad_words"), ([],)),
     **{"logit_bias": ({},), "top_k": (-1, 0), "tool_choice": ("none", "auto"), "service_tier": ("auto", "default")},
-    **{"response_format": ({"type": "text"},), "modalities": (["text"],), "stream_options": ({"include_usage": False},)},
+    **{
+        "response_format": ({"type": "text"},),
+        "modalities": (["text"],),
+        "stream_options": ({"include_usage": False},),
+    },
 }
 # Token ids are sent in any case.
 _ABOUT_THE_CALLER = frozenset(
@@ -88,9 +94,7 @@ class ChatRequest(BaseModel):
         return {
             name: value
             for name, value in options.items()
-            if value is not None
-            and name not in _ABOUT_THE_CALLER
-            and value not in _WITHOUT_EFFECT.get(name, ())
+            if value is not None and name not in _ABOUT_THE_CALLER and value not in _WITHOUT_EFFECT.get(name, ())
         }
 
     def prompt(self) -> Prompt:

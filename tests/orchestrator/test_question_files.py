@@ -180,7 +180,19 @@ def test_columns_as_the_hub_has_them(
 
 NO_ANSWERS = [
     *("NaN", "Infinity", "-Infinity", "1e999", "null", "true", '""', '" "', "[]", "{}", "[null]", '["7", NaN]'),
-    *('"NA"', '"#N/A"', '"NaT"', '"nil"', '"notfound"', '"?"', '"-"', '"\\u200b"', '"\\u0000"', '["7", "?"]', '"5 ####"'),
+    *(
+        '"NA"',
+        '"#N/A"',
+        '"NaT"',
+        '"nil"',
+        '"notfound"',
+        '"?"',
+        '"-"',
+        '"\\u200b"',
+        '"\\u0000"',
+        '["7", "?"]',
+        '"5 ####"',
+    ),
     *('[["7"]]', '"nan"', '"NaN"', '"None"', '"null"', '"NULL"', '"Infinity"', '"-inf"', '"N/A"', '"<NA>"', '" none "'),
 ]
 

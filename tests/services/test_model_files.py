@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,17 @@ UNKNOWN_ROLE = (
     "{% for m in messages %}{% if m['role'] not in ['user', 'assistant'] %}"
     "{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}" + _TURNS
 )
+LEFT_OUT = "{% for m in messages if m['role'] != 'system' %}{{ m['content'] }}{% endfor %}"
+PARTS = "{% for m in messages %}{{ m['content'] if m['role'] != 'system' else m['content'] + 5 }}{% endfor %}"
 DEEP = "{{ " + "(" * 3_000 + "1" + ")" * 3_000 + " }}"
-REFUSING = {"Gemma": GEMMA, "Mistral": ALTERNATE, "an unknown role": UNKNOWN_ROLE, "after a line": "\n" + GEMMA}
+REFUSING = {
+    "left out": LEFT_OUT,
+    "an error of Python": PARTS,
+    "Gemma": GEMMA,
+    "Mistral": ALTERNATE,
+    "an unknown role": UNKNOWN_ROLE,
+    "after a line": "\n" + GEMMA,
+}
 SYSTEM, USER = {"role": "system", "content": "Think."}, {"role": "user", "content": "1 + 1?"}
 EXAMPLE = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
 
@@ -67,7 +77,18 @@ def test_a_template_that_takes_system_messages_is_left_as_it_is(folder: Path) ->
     assert tokenizer_of(folder).chat_template == AutoTokenizer.from_pretrained(folder).chat_template
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% unknown %}", "Hello", DEEP])
+def test_of_several_templates_the_default_one_is_used(folder: Path) -> None:
+    named = [{"name": "default", "template": GEMMA}, {"name": "tool_use", "template": _TURNS}]
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": named}))
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    expected = rendered(tokenizer_of(folder), {"role": "user", "content": "Think.\n\n1 + 1?"})
+    assert rendered(tokenizer_of(folder), SYSTEM, USER) == expected
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ raise_exception('never') }}", "{% unknown %}", "Hello", "{{ 1 + messages[-1]['content'] }}", DEEP]
+)
 def test_a_template_that_renders_no_question_is_refused_by_name(template: str, folder: Path) -> None:
     with pytest.raises(ChatRefused, match="chat_template"):
         TransformersEngine(with_template(folder, template))

@@ -42,7 +42,13 @@ def server() -> TestClient:
         {"response_format": {"type": "text"}, "repetition_penalty": 1.0, "user": "ann", "metadata": {"a": "b"}},
         *({"top_k": value} for value in (-1, 0)),
         {"tool_choice": "none", "parallel_tool_calls": True, "service_tier": "auto", "modalities": ["text"]},
-        {"best_of": 1, "length_penalty": 1.0, "stop_token_ids": [], "skip_special_tokens": True, "use_beam_search": False},
+        {
+            "best_of": 1,
+            "length_penalty": 1.0,
+            "stop_token_ids": [],
+            "skip_special_tokens": True,
+            "use_beam_search": False,
+        },
         {"safety_identifier": "ann", "prompt_cache_key": "k", "stream_options": {"include_usage": False}},
     ],
 )

@@ -12,16 +12,16 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from services.inference.encoding import rendered_chat
 from services.inference.template_probe import problem_with
 
-# Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, and puts its text into the
-# first message of the user.
+# Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, or that leaves it out, and
+# puts its text into the first message of the user.
 _SYSTEM_INTO_USER = (
     "{%- if messages | length > 1 and messages[0]['role'] == 'system' and messages[1]['role'] == 'user' %}"
     "{%- set asked = messages[0]['content'] + '\n\n' + messages[1]['content'] %}"
     "{%- set messages = [{'role': 'user', 'content': asked}] + messages[2:] %}"
     "{%- endif %}{{ '' }}"  # behind a tag, Jinja would take a line's end off the template's beginning
 )
-_QUESTION = "1 + 1?"
-_ASKED = [{"role": "system", "content": "Think."}, {"role": "user", "content": _QUESTION}]
+_SYSTEM, _QUESTION = "0 + 0?", "1 + 1?"
+_ASKED = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _QUESTION}]
 
 
 class ChatRefused(ValueError):
@@ -29,11 +29,13 @@ class ChatRefused(ValueError):
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """The tokenizer of the model in `folder`. If its chat template refuses a system message, the user's message begins
-    with that text. Raises `ChatRefused` if it refuses this too, leaves out the question, or takes too long or too much
-    memory."""
+    """The tokenizer of the model in `folder`. If its chat template refuses a system message or leaves it out, the
+    user's message begins with that text. Of several templates, it is the default one. Raises `ChatRefused` for one that
+    refuses this too, leaves out the question, or takes too long or too much memory."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     template = tokenizer.chat_template
+    if isinstance(template, dict):  # by name, as for chats with and without tools
+        template = tokenizer.chat_template = template.get("default")
     if not isinstance(template, str):
         return tokenizer
     if problem := problem_with(template, json.dumps([_ASKED, _ASKED[1:]])):  # with a system message, and without
@@ -41,6 +43,8 @@ def tokenizer_of(folder: Path) -> Any:
     try:
         rendered = rendered_chat(tokenizer, _ASKED)
     except TemplateError:
+        rendered = ""
+    if _SYSTEM not in rendered:
         tokenizer.chat_template = _SYSTEM_INTO_USER + template
         try:
             rendered = rendered_chat(tokenizer, _ASKED)
