@@ -8,6 +8,7 @@ the end of its last stage.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ from storage.session import Store, open_store
 
 RUN = "demo"
 _STEP = ("sample_seconds", "reward_seconds", "update_seconds")
-_SAMPLED = re.compile(r"^INFO (\S+ \S+) .*-- sampled .* in ([0-9.]+) s$", re.MULTILINE)
+_SAMPLED = re.compile(r"sampled .* in ([0-9.]+) s")
 
 Interval = tuple[float, float]  # begin and end, in seconds since the epoch
 
@@ -52,13 +53,19 @@ def run(iterations: int = 3) -> dict[str, Any]:
 
 
 def _sampling(home: Home) -> list[Interval]:
-    """The intervals in which the replicas sampled, according to their logs."""
-    logs = (home.ray_temp / "session_latest" / "logs" / "serve").glob("replica_*.log")
+    """The intervals in which the replicas sampled, according to their logs, whose lines are JSON.
+
+    Raises `RuntimeError` if the logs say of none, because all sampling would be counted as overhead then.
+    """
+    folder = home.ray_temp / "session_latest" / "logs" / "serve"
     intervals = []
-    for log in logs:
-        for time_text, seconds in _SAMPLED.findall(log.read_text()):
-            end = datetime.fromisoformat(time_text.replace(",", ".")).timestamp()
-            intervals.append((end - float(seconds), end))
+    for log in folder.glob("replica_*.log"):
+        for record in map(json.loads, log.read_text().splitlines()):
+            if sampled := _SAMPLED.fullmatch(record["message"]):
+                end = datetime.fromisoformat(record["asctime"].replace(",", ".")).timestamp()
+                intervals.append((end - float(sampled[1]), end))
+    if not intervals:
+        raise RuntimeError(f"{folder}: expected replicas that sampled, got none in their logs")
     return intervals
 
 

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from benchmarks.pages import DOCS, write_measured
@@ -123,9 +124,12 @@ def _overhead(figures: Figures) -> str:
             _table(("questions", "seconds", "ms a question", "processor seconds", "memory at most, MB"), growth),
             "The demo's iterations, in seconds:",
             _table(("part", *(f"iteration {i}" for i, _ in enumerate(iterations, 1))), demo),
-            f"{client['requests']:,} requests, {client['at_once']} at once, took {client['seconds']} s; the engine's "
-            f"pauses alone take {client['least_seconds']} s. The first training of a process began after "
-            f"{start['cold_s']} s, a later one after {start['warm_s']} s (median of {start['jobs']}).",
+            fill(
+                f"{client['requests']:,} requests, {client['at_once']} at once, took {client['seconds']} s; the "
+                f"engine's pauses alone take {client['least_seconds']} s. The first training of a process began after "
+                f"{start['cold_s']} s, a later one after {start['warm_s']} s (median of {start['jobs']}).",
+                120,
+            ),
         ]
     )
 

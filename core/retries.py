@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from dataclasses import dataclass, field
+from email.utils import mktime_tz, parsedate_tz
 
 from core import clock
 
 _FIRST_PAUSE_S, _FACTOR, _LONGEST_PAUSE_S = 0.2, 2.0, 10.0
 _LEAST_SHARE = 0.5  # of a pause that is waited at least; the rest is random, so that clients do not come back together
 _FINAL = frozenset({501, 505})  # not implemented, HTTP version not supported: the next answer would be the same
+_SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _random = random.Random()  # not the module's own state, which a program may have seeded
 
 
@@ -22,9 +26,15 @@ def is_transient(status: int) -> bool:
 
 
 def seconds_of(retry_after: str | None) -> float:
-    """The seconds that a server asks for in a Retry-After header; 0 without one, or if it has a date."""
-    value = retry_after or ""
-    return float(value) if value.isascii() and value.isdigit() else 0.0
+    """The seconds that a server asks for in a Retry-After header, which has their number or a date; 0 without one."""
+    value = (retry_after or "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        date = parsedate_tz(value)
+        return 0.0 if date is None else max(0.0, mktime_tz(date) - time.time())
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 @dataclass(slots=True)

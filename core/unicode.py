@@ -37,7 +37,7 @@ def from_json(text: str | bytes) -> Any:
             levels, or an integer has more than 4,300 digits.
         UnicodeDecodeError: `text` is bytes that are not UTF-8.
     """
-    text = text.decode() if isinstance(text, bytes) else text
+    text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
     try:
         value = json.loads(text)
         return json.loads(to_json(value)) if _SURROGATE_ESCAPE.search(text) else value

@@ -9,11 +9,13 @@ warning in the run's log: all that artifacts show is on the dashboard too, and n
 from __future__ import annotations
 
 import base64
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
@@ -44,6 +46,7 @@ from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
 _pending: deque[Future[Any]] = deque()
+_EVALUATION, _RECHECK = _NO_RUNS = ("evaluation", "recheck")  # a run may have such a name too
 
 
 @contextmanager
@@ -144,7 +147,7 @@ def evaluated(figures: Sequence[EvaluationFigures]) -> None:
         for of_benchmark in figures
     ]
     model = figures[0].evaluation.model if figures else ""
-    _write(lambda: create_table_artifact(rows, key=_key("evaluation", model), description=f"evaluation of {model}"))
+    _write(lambda: create_table_artifact(rows, key=_key(_EVALUATION, model), description=f"evaluation of {model}"))
 
 
 def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
@@ -163,7 +166,7 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
         )
         if recount is not None
     ]
-    _write(lambda: create_table_artifact(rows, key=_key("recheck", judge), description=f"rechecked by {judge}"))
+    _write(lambda: create_table_artifact(rows, key=_key(_RECHECK, judge), description=f"rechecked by {judge}"))
 
 
 def _with_interval(estimate: Estimate) -> str:
@@ -202,6 +205,13 @@ def _settle(writing: Future[Any]) -> None:
         writing.result()
 
 
-def _key(*parts: str | int) -> str:
-    """A key from `parts`. Prefect allows only lowercase ASCII letters, digits and dashes in it."""
-    return "".join(char if char.isascii() and char.isalnum() else "-" for char in " ".join(map(str, parts)).lower())
+def _key(name: str, *parts: str | int) -> str:
+    """The key of an artifact of the run `name`, or of a model or a judge for a `name` in `_NO_RUNS`.
+
+    Prefect allows only lowercase ASCII letters, digits and dashes in a key, so several names would have the same one.
+    A key that does not show a name as it is therefore ends with eight digits of a hash, as do all that are not a run's.
+    """
+    text = "-".join(map(str, (name, *parts)))
+    key = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower())
+    is_exact = name not in _NO_RUNS and key.startswith(f"{name}-")
+    return key if is_exact else f"{key}-{sha256(json.dumps([name, *parts]).encode()).hexdigest()[:8]}"

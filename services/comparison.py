@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.settings.provenance import differing
+from core.statistics.accuracy import Accuracy, accuracy_of_sums
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, paired_share_difference
 from core.statistics.seeds import Difference, compare_seeds, over_seeds, seed_pairs
@@ -21,7 +22,7 @@ from storage import queries
 from storage.errors import StoreError
 from storage.rows import ENDED
 
-# The figures of accuracy that are compared, each as a value of one question.
+# The figures of accuracy that are compared, each as a value of one question; the fields of `Accuracy` are their means.
 SCORES: dict[str, Callable[[Evaluated], float]] = {
     "greedy": lambda result: float(result.greedy_correct),
     "majority": lambda result: float(result.majority_correct),
@@ -92,7 +93,7 @@ class Comparison:
     remarks: list[str]
 
 
-Results = Mapping[int, Mapping[str, Evaluated]]  # of the Solvers of a run: iteration -> question -> result
+Results = Mapping[int, str]  # of the Solvers of a run: iteration -> id of the evaluation
 _ROLES: tuple[CheckpointRole, ...] = ("solver", "labelled")  # that are compared
 
 
@@ -109,7 +110,9 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         raise StoreError(f"runs {', '.join(configs)}: expected one benchmark, got {', '.join(sorted(benchmarks))}")
     benchmark = benchmarks.pop()
     counted = {arm: counted_runs(session, runs) for arm, runs in arms.items()}
-    results = _by_arm(counted, {run: _results(session, run, benchmark) for runs in counted.values() for run in runs})
+    evaluations = {run: _evaluations(session, run, benchmark) for runs in counted.values() for run in runs}
+    accuracies = _accuracies(session, evaluations.values())
+    results = _by_arm(counted, evaluations, accuracies)
     common = {arm: set.intersection(*map(set, of_runs.values())) for arm, of_runs in results.items()}
     left_out = {arm: f"none of its runs has been evaluated on {benchmark} yet" for arm in arms if arm not in results}
     for arm, iterations in common.items():
@@ -120,7 +123,7 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         raise StoreError(f"baseline {baseline}: it cannot be compared, since {left_out[baseline]}")
     last = {arm: max(common[arm]) for arm in results}
     final = {
-        arm: [(int(configs[run]["seed"]), of_run[last[arm]]) for run, of_run in of_runs.items()]
+        arm: [(int(configs[run]["seed"]), _answered(session, of_run[last[arm]])) for run, of_run in of_runs.items()]
         for arm, of_runs in results.items()
     }
     questions = sorted(set.intersection(*(set(result) for runs in final.values() for _, result in runs)))
@@ -142,14 +145,17 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
                 [run for run in arms[_loop(arm)] if run not in counted[_loop(arm)]],
                 last[arm],
                 settings[arm],
-                _curves(of_runs.values()) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
+                _curves(of_runs.values(), accuracies) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
                 differences.get(arm, {}),
             )
             for arm, of_runs in results.items()
         ],
         [
             *remarks(baseline, seeds, differences),
-            *(f"{arm}: left out, since {reason}." for arm, reason in left_out.items()),
+            *(
+                f"{', '.join(arm for arm, other in left_out.items() if other == reason)}: left out, since {reason}."
+                for reason in dict.fromkeys(left_out.values())
+            ),
         ],
     )
 
@@ -165,16 +171,22 @@ def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
 
 
 def _by_arm(
-    arms: Mapping[str, Sequence[str]], results: Mapping[str, Mapping[CheckpointRole, Results]]
+    arms: Mapping[str, Sequence[str]],
+    evaluations: Mapping[str, Mapping[CheckpointRole, Results]],
+    known: Collection[str],
 ) -> dict[str, dict[str, Results]]:
     """Arm -> run -> its results; first an arm's Solvers of the loop, then those that were trained on labelled data.
 
-    Runs and arms without results are left out.
+    Evaluations that are not `known`, and runs and arms without results, are left out.
     """
+    results = {
+        run: {role: {t: key for t, key in of_role.items() if key in known} for role, of_role in of_run.items()}
+        for run, of_run in evaluations.items()
+    }
     by_arm: dict[str, dict[str, Results]] = {}
     for arm, runs in arms.items():
         for role in _ROLES:
-            of_runs = {run: results[run][role] for run in runs if role in results[run]}
+            of_runs = {run: results[run][role] for run in runs if results[run].get(role)}
             if of_runs:
                 by_arm[arm if role == "solver" else f"{arm}/{role}"] = of_runs
     return by_arm
@@ -185,26 +197,37 @@ def config_of(session: Session, run: str) -> dict[str, Any]:
     return queries.runs.config_of_run(session, run).model_dump(mode="json")
 
 
-def _results(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, dict[str, Evaluated]]]:
-    """Role -> the results of a run's evaluations that are finished. The base model is the Solver of iteration 0."""
+def _evaluations(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, str]]:
+    """Role -> a run's evaluations that are finished. The base model is the Solver of iteration 0."""
     checkpoints = {checkpoint.id: checkpoint for checkpoint in queries.checkpoints.checkpoints_of(session, run)}
-    results: dict[CheckpointRole, dict[int, dict[str, Evaluated]]] = {}
+    evaluations: dict[CheckpointRole, dict[int, str]] = {}
     for row in queries.evaluations.of_run(session, run):
         if row.benchmark == benchmark and row.finished_at is not None:
             checkpoint = checkpoints[row.model]
             role: CheckpointRole = "solver" if checkpoint.role == "base" else checkpoint.role
-            of_questions = {result.item_id: result for result in queries.evaluations.results_of(session, row.id)}
-            results.setdefault(role, {})[checkpoint.iteration] = of_questions
-    return results
+            evaluations.setdefault(role, {})[checkpoint.iteration] = row.id
+    return evaluations
 
 
-def _curves(results: Collection[Results]) -> dict[str, list[Point]]:
+def _accuracies(session: Session, evaluations: Iterable[Mapping[CheckpointRole, Results]]) -> dict[str, Accuracy]:
+    """The accuracy in each of the evaluations, summed in the database: a curve needs no single question."""
+    keys = [key for of_run in evaluations for of_role in of_run.values() for key in of_role.values()]
+    sums = queries.evaluations.sums_by_id(session, keys)
+    accuracies = {key: accuracy_of_sums(row.shares, row.greedy, row.majority) for key, row in sums.items()}
+    return {key: accuracy for key, accuracy in accuracies.items() if accuracy is not None}
+
+
+def _answered(session: Session, evaluation: str) -> dict[str, Evaluated]:
+    return {result.item_id: result for result in queries.evaluations.results_of(session, evaluation)}
+
+
+def _curves(results: Collection[Results], accuracies: Mapping[str, Accuracy]) -> dict[str, list[Point]]:
     """The accuracy of an arm by iteration; `results` are those of its runs."""
-    by_figure = {
-        name: [{t: fmean(map(score, answered.values())) for t, answered in of_run.items()} for of_run in results]
-        for name, score in SCORES.items()
+    by_figure: dict[str, list[dict[int, float]]] = {
+        name: [{t: getattr(accuracies[key], name).value for t, key in of_run.items()} for of_run in results]
+        for name in SCORES
     }
-    questions = min((len(answered) for of_run in results for answered in of_run.values()), default=0)
+    questions = min((accuracies[key].greedy.n for of_run in results for key in of_run.values()), default=0)
     curves = {name: _points(values, True, 1 / questions if questions else 0.0) for name, values in by_figure.items()}
     return {name: points for name, points in curves.items() if points}
 

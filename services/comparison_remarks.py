@@ -35,12 +35,13 @@ def remarks(
             f"{', '.join(single)}: a single run is compared, so there is no interval over seeds, and nothing is known "
             "about another training. That takes several seeds of each arm."
         )
-    for arm, figures in differences.items():
-        if not next(iter(figures.values())).by_seed:
-            yield (
-                f"{arm}: it is not paired by seed, since its seeds ({_listed(seeds[arm])}) are not those of {baseline} "
-                f"({_listed(seeds[baseline])}); only the questions are the same."
-            )
+    unpaired = [arm for arm, figures in differences.items() if not next(iter(figures.values())).by_seed]
+    if unpaired:
+        arms = ", ".join(f"{arm} ({_listed(seeds[arm])})" for arm in unpaired)
+        yield (
+            f"Not paired by seed, since their seeds are not those of {baseline} ({_listed(seeds[baseline])}): {arms}; "
+            "only the questions are the same."
+        )
 
 
 def _listed(seeds: Sequence[int]) -> str:

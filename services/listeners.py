@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from socket import AF_UNSPEC, SOCK_STREAM, getaddrinfo
 from urllib.parse import urlsplit
 
 IS_CHECKED = Path("/proc/net/tcp").exists()
@@ -58,11 +59,12 @@ def users_at(host: str, port: int) -> set[int] | None:
         return None
     users = set[int]()
     for listener in listeners(port):
-        # The kernel prefers a socket that is bound to the address itself to one that is bound to all addresses.
-        if listener.address == address:
-            return {listener.user}  # two users cannot listen at the same address and port
-        if listener.address.is_unspecified:
-            users.add(listener.user)
+        is_for_all = listener.address.is_unspecified
+        # Two users cannot listen where a connection could go to either, whatever options their sockets have.
+        if listener.address == address or (is_for_all and listener.address.version == address.version):
+            return {listener.user}
+        if is_for_all and address.version == 4:
+            users.add(listener.user)  # of [::], which may take IPv4 too: the table does not say whether it does
     return users
 
 
@@ -112,7 +114,9 @@ def _watch(event: str, arguments: tuple[object, ...], guarded: set[int] = _guard
         return
     address = arguments[1]
     if isinstance(address, tuple) and address[1] in guarded:
-        refuse_stranger(str(address[0]), address[1])
+        family = getattr(arguments[0], "family", AF_UNSPEC)
+        for *_, (host, port, *_) in getaddrinfo(address[0], address[1], family, SOCK_STREAM):  # a name, or the address
+            refuse_stranger(str(host), int(port))
 
 
 def _stranger(host: str, port: int, users: set[int] | None) -> str | None:

@@ -7,7 +7,7 @@ has, has the evaluation's own manifest, and says what the file's sha256 is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from storage.export_files import (
     Export,
     NotFinal,
     PlainFormat,
+    Planned,
     Row,
     size_of,
+    until,
     version_of,
     without_nul,
     write_rows,
@@ -62,7 +64,20 @@ _SCHEMA = pa.schema(
 
 
 def export_records(store: Store, root: Path, texts: Path | None, key: str, kind: PlainFormat) -> Export:
-    """Return the file with an evaluation's records. Write it below `root`, unless the file and its manifest exist.
+    """Return the file with an evaluation's records. Write it below `root`, unless the file and its manifest exist: see
+    `plan`."""
+    return written_once(plan(store, root, texts, key, kind))
+
+
+def plan(
+    store: Store,
+    root: Path,
+    texts: Path | None,
+    key: str,
+    kind: PlainFormat,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Planned:
+    """The file with an evaluation's records below `root`, and what writes it.
 
     `texts` is the folder with the texts of rollouts; the whole replies are in the file if they are kept there. Raises
     `NotThere`, and `NotFinal` while some questions are not answered yet.
@@ -82,7 +97,7 @@ def export_records(store: Store, root: Path, texts: Path | None, key: str, kind:
 
         def counted() -> Iterator[list[Row]]:
             nonlocal rows, answers
-            for page in _pages(store, key, replies):
+            for page in until(is_ending, _pages(store, key, replies)):
                 of_page = [answer for row in page for answer in row["answers"]]
                 rows, answers = rows + len(page), answers + len(of_page)
                 verdicts.update(verdict["judge"] for answer in of_page for verdict in answer["judged"])
@@ -94,7 +109,7 @@ def export_records(store: Store, root: Path, texts: Path | None, key: str, kind:
         counts = {"rows": rows, "answers": answers, "judged": {**verdicts}, "texts": replies is not None}
         return {**named, **counts, "columns": _SCHEMA.names, **size_of(path), "manifest": row.manifest}
 
-    return written_once(root / "_evaluations" / key / f"{key}-{version}.{kind}", write)
+    return Planned(root / "_evaluations" / key / f"{key}-{version}.{kind}", write)
 
 
 def _pages(store: Store, key: str, replies: Path | None) -> Iterator[list[Row]]:

@@ -60,6 +60,10 @@ def nobody(run: str, since: datetime, now: datetime) -> str:
     return f"no process has worked on it since {_time(since, now)}; `coevo resume {run}` continues it"
 
 
+def created(run: Run) -> str:
+    return f"nothing has begun it yet; `coevo resume {run.name}` does"
+
+
 def suspended(run: str) -> str:
     return f"it was suspended in Prefect; resume it there while Prefect waits, or with `coevo resume {run}`"
 

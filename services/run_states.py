@@ -21,6 +21,7 @@ from storage import queries
 from storage.rows import ENDED, PoolRow, Run, RunLease, StageRow
 
 State = Literal[
+    "created",
     "waiting",
     "preparing",
     "queued",
@@ -34,6 +35,7 @@ State = Literal[
     "done",
 ]
 MEANINGS: dict[State, str] = {
+    "created": "it is stored, and nothing has begun it yet",
     "waiting": "Prefect has accepted the run, and no flow runner has taken it yet",
     "preparing": "a flow runner has taken the run, or its flow has begun; none of its stages has begun since",
     "queued": "its training waits for devices in the worker pool, or its stage waits until another stage has finished "
@@ -184,6 +186,18 @@ def _refused(facts: _Facts, flow_run: FlowRun) -> _Result:
     return _Result("failed", reasons.failed_before_it_began(flow_run), flow_run.since)
 
 
+def _not_ended(facts: _Facts, run: Run) -> _Result:
+    stage = facts.unfinished
+    if run.status == "created" and not facts.stages and facts.lease is None:
+        return _Result("created", reasons.created(run), run.updated_at)
+    finished = [row.finished_at for row in facts.stages if row.finished_at is not None]
+    left = stage.lease_expires if stage else max([run.updated_at, *finished])
+    since = facts.lease.expires if facts.lease else left
+    is_suspended = facts.flow_run is not None and facts.flow_run.name == "Suspended"
+    reason = reasons.suspended(run.name) if is_suspended else reasons.nobody(run.name, since, facts.now)
+    return _Result("interrupted", reason, since, stage)
+
+
 def _left(facts: _Facts) -> _Result:
     """The state of a stored run that no process works on."""
     run, stage = facts.run, facts.unfinished
@@ -191,12 +205,7 @@ def _left(facts: _Facts) -> _Result:
         raise ValueError(f"run {facts.name}: expected a run in the store or a flow run, got neither")
     last = facts.stages[-1] if facts.stages else None
     if run.status in ("created", "running", "paused"):
-        finished = [row.finished_at for row in facts.stages if row.finished_at is not None]
-        left = stage.lease_expires if stage else max([run.updated_at, *finished])
-        since = facts.lease.expires if facts.lease else left
-        is_suspended = facts.flow_run is not None and facts.flow_run.name == "Suspended"
-        reason = reasons.suspended(run.name) if is_suspended else reasons.nobody(run.name, since, facts.now)
-        return _Result("interrupted", reason, since, stage)
+        return _not_ended(facts, run)
     if run.status == "failed":
         failed = next((row for row in reversed(facts.stages) if row.status == "failed"), None) or stage
         return _Result("failed", reasons.failed(failed, facts.flow_run), run.updated_at, failed)

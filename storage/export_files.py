@@ -12,11 +12,11 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.json as arrow_json
@@ -32,6 +32,7 @@ PLAIN_FORMATS: tuple[PlainFormat, ...] = get_args(PlainFormat)
 _FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x1f\ufeff]*(?:[=@\uff1d\uff20]|[-+\uff0b\uff0d](?![\d.]+$))")
 
 Row = dict[str, Any]  # values of JSON
+Page = TypeVar("Page")
 Write = Callable[[Path], dict[str, Any]]
 
 
@@ -47,17 +48,43 @@ class Export:
     manifest: dict[str, Any]
 
 
-def written_once(path: Path, write: Write) -> Export:
-    """The file at `path` and its manifest. If either is missing, `write` writes the file to the path that it is given,
-    and returns the manifest."""
-    manifest_path = manifest_path_of(path)
-    if not (path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
-        make_folder(path.parent)
-        with replacing(path) as temporary:
-            manifest = write(temporary)
-        with replacing(manifest_path) as temporary:
-            temporary.write_text(json.dumps(manifest, indent=1))
-    return Export(path, json.loads(manifest_path.read_text()))
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An export before it is written: the path of its file; and `write`, which writes the file from its beginning to
+    its end to the path that it is given, and returns the manifest. Its folder keeps `most` files, None: all."""
+
+    path: Path
+    write: Write
+    most: int | None = None
+
+    def find(self) -> Export | None:
+        """The file, if it is written already."""
+        manifest_path = manifest_path_of(self.path)
+        if not (self.path.exists() and manifest_path.exists()):  # a clean-up may have left only one of them
+            return None
+        return Export(self.path, json.loads(manifest_path.read_text()))
+
+
+def written_once(planned: Planned) -> Export:
+    """The file and its manifest, which are written if either is missing."""
+    if (found := planned.find()) is not None:
+        return found
+    make_folder(planned.path.parent)
+    with replacing(planned.path) as temporary:
+        manifest = planned.write(temporary)
+    with replacing(manifest_path_of(planned.path)) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1))
+    if planned.most is not None:
+        remove_old(planned.path.parent, planned.most)
+    return Export(planned.path, manifest)
+
+
+def until(is_ending: Callable[[], bool], pages: Iterable[Page]) -> Iterator[Page]:
+    """The pages, unless the process ends before the last one: then the file is given up with a `StoreError`."""
+    for page in pages:
+        if is_ending():
+            raise StoreError("the export was given up, since the server ends; ask again")
+        yield page
 
 
 def remove_old(folder: Path, most: int) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
-from storage.export_files import Row, digest, write_rows
+from storage.export_files import Row, write_rows
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that the bytes are the same at any time; the earliest that a zip can hold
 _DATA = "data/train.parquet"  # path of the rows inside the zip
@@ -24,16 +27,34 @@ question in the export of questions.""",
 def write_folder(
     file: Any, schema: pa.Schema, pages: Iterable[list[Row]], manifest_of: Callable[[], Mapping[str, Any]]
 ) -> None:
-    """Write the zip. `manifest_of` returns the manifest once the pages are read."""
-    with zipfile.ZipFile(file, "w") as archive:
+    """Write the zip from its beginning to its end, so that it can be sent while it is written. `manifest_of` returns
+    the manifest once the pages are read."""
+    with zipfile.ZipFile(_Sink(file), "w") as archive:
         with archive.open(zipfile.ZipInfo(_DATA, _TIME), "w", force_zip64=True) as inside:
-            write_rows(inside, "parquet", schema, pages)
-        with archive.open(_DATA) as written:
-            manifest = {**manifest_of(), "files": {_DATA: digest(written)}}
+            rows = _Sink(inside)
+            write_rows(rows, "parquet", schema, pages)
+        manifest = {**manifest_of(), "files": {_DATA: rows.sha256.hexdigest()}}
         # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
         manifest["config"] = {name: value for name, value in manifest["config"].items() if name != "iterations"}
         archive.writestr(zipfile.ZipInfo("manifest.json", _TIME), json.dumps(manifest, indent=1, sort_keys=True))
         archive.writestr(zipfile.ZipInfo("README.md", _TIME), _card(manifest))
+
+
+class _Sink(io.RawIOBase):
+    """A file that is only written on, never back; and the sha256 of what was written."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    @override
+    def write(self, data: Any, /) -> int:
+        self.sha256.update(data)
+        self._file.write(data)
+        return memoryview(data).nbytes
 
 
 def _card(manifest: Mapping[str, Any]) -> str:

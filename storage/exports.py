@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from storage import queries
-from storage.errors import StoreError
 from storage.export_columns import SCHEMA_VERSION, Column, arrow_schema, columns_of
-from storage.export_files import Export, Row, remove_old, size_of, version_of, write_rows, written_once
+from storage.export_files import Export, Planned, Row, size_of, until, version_of, write_rows, written_once
 from storage.export_huggingface import write_folder
 from storage.export_rows import Page, pages_of
 from storage.export_selection import Selection, iterations_of
@@ -36,7 +35,19 @@ def export(
     texts: Path | None = None,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Export:
-    """Return the export's file. Write it below `root`, unless the file and its manifest exist already.
+    """Return the export's file. Write it below `root`, unless the file and its manifest exist already: see `plan`."""
+    return written_once(plan(store, root, selection, kind, texts, is_ending))
+
+
+def plan(
+    store: Store,
+    root: Path,
+    selection: Selection,
+    kind: Format,
+    texts: Path | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> Planned:
+    """The export's file below `root`, and what writes it.
 
     `texts` is the folder with the texts of rollouts. Raises `NotThere` when there is no such run or iteration, and
     `NotFinal` while some questions are not labelled yet. `is_ending` is asked before each page of rows: if the process
@@ -66,14 +77,12 @@ def export(
             **_source_checkpoints(store, run, iterations),
             "config": config,
         }
-        pages = _until(is_ending, pages_of(store, selection, iterations, oracles, texts))
+        pages = until(is_ending, pages_of(store, selection, iterations, oracles, texts))
         # The manifest is not written again after an audit on which no row depends, so it must not count verdicts.
         counted = oracles if selection.depends_on_audits() else []
         return _write(path, columns, _CountedRows(pages, counted), described)
 
-    exported = written_once(path, write)
-    remove_old(path.parent, _MOST_FILES)
-    return exported
+    return Planned(path, write, _MOST_FILES)
 
 
 def _span(iterations: Sequence[int]) -> str:
@@ -86,13 +95,6 @@ def _span(iterations: Sequence[int]) -> str:
 
 def _keeps_texts(texts: Path | None, run: str, iteration: int) -> bool:
     return texts is not None and texts_path(texts, run, iteration, "label_questions").exists()
-
-
-def _until(is_ending: Callable[[], bool], pages: Iterable[Page]) -> Iterator[Page]:
-    for page in pages:
-        if is_ending():
-            raise StoreError("the export was given up, since the server ends; ask again")
-        yield page
 
 
 class _CountedRows:
@@ -125,7 +127,7 @@ class _CountedRows:
 def _write(path: Path, columns: Iterable[Column], rows: _CountedRows, described: Mapping[str, Any]) -> dict[str, Any]:
     """Write the rows in the format that `described` names, and return the manifest."""
     kind, schema = described["format"], arrow_schema(columns)
-    with path.open("w+b") as file:
+    with path.open("wb") as file:
         if kind == "huggingface":
             write_folder(file, schema, rows, lambda: {**described, **rows.counts()})
         else:

@@ -1,4 +1,4 @@
-"""A full disk and a database that does not answer, in words that a person understands.
+"""A full disk, files that cannot be used, and a database that does not answer, in words that a person understands.
 
 It imports SQLAlchemy, and so is not in `storage.errors`, which workers of a training import too.
 """
@@ -13,10 +13,12 @@ from storage.errors import StoreError
 
 
 class Trouble(StoreError):
-    """The disk is full, or the database does not answer. What is stored stays as it is, and a run can be resumed."""
+    """The disk is full, a file cannot be used, or the database does not answer. What is stored stays as it is, and a
+    run can be resumed."""
 
 
 _DISK_IS_FULL = "the disk is full; `coevo du` shows what takes space, and `coevo gc` removes what is not needed"
+_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SQLITE_IS_FULL = "database or disk is full"
 
 
@@ -30,6 +32,8 @@ def in_words(error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         file = f"{error.filename}: " if error.filename else ""
         return Trouble(f"{file}{_DISK_IS_FULL}")
+    if isinstance(error, OSError) and error.errno in _REFUSED and error.filename:
+        return Trouble(f"{error.filename}: {error.strerror}")
     if isinstance(error, OperationalError):
         reason = reason_of(error).partition("\n")[0]
         return Trouble(f"database: {_DISK_IS_FULL if reason == _SQLITE_IS_FULL else reason}")

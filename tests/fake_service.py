@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from core.settings.serving import Service
+from services.inference.breaker import breaker_of
 from tests.http_server import Handler, listening
 
 Answer = Callable[[int, dict[str, Any]], tuple[int, Any]]
@@ -29,7 +30,9 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
             self.answer(*answer(before, body))
 
     with listening(Answering) as url:
-        yield Service(url=f"{url}/v1", model="m", attempts=3), requests
+        service = Service(url=f"{url}/v1", model="m", attempts=3)
+        breaker_of(service).answered()  # an earlier service that was down may have had the same port
+        yield service, requests
 
 
 def lengths(_: int, body: dict[str, Any]) -> tuple[int, Any]:

@@ -18,6 +18,7 @@ from tests.synthetic_run import create, finish
 DEAD = "another-host:1:1"  # a process whose lease has expired
 # name of the run -> its state
 STATES = {
+    "created": "created",
     "prepares-again": "preparing",
     "queued": "queued",
     "queued-for-its-turn": "queued",
@@ -37,6 +38,7 @@ STATES = {
 }
 # name of the run -> a regular expression for the whole reason
 REASONS = {
+    "created": r"nothing has begun it yet; `coevo resume created` does",
     "prepares-again": "its flow has begun, and its first stage has not",
     "queued": r"iteration 2, train_solver: waits for 2 GPUs; running trains on 1 GPU since \d\d:\d\d UTC",
     "queued-for-its-turn": "iteration 1, evaluate: waiting for running's train_solver 2 to finish with the inference "
@@ -89,6 +91,7 @@ def _store_at_work(session: Session) -> None:
 
 
 def _store_ended(session: Session) -> None:
+    create(session, "created")
     for name, status in (("interrupted", "running"), ("interrupted-while-paused", "paused")):
         _create(session, name, status, held=False)
         queries.run_leases.claim_run(session, run=name, owner=DEAD, lease_seconds=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,15 +42,18 @@ def test_covered_counts_each_moment_of_the_span_10_to_20_once(intervals: list[In
 def test_sampling_is_read_from_all_replicas_logs(tmp_path: Path) -> None:
     logs = tmp_path / "session_latest" / "logs" / "serve"
     logs.mkdir(parents=True)
-    (logs / "replica_solver_a.log").write_text(
-        "INFO 2026-01-02 03:04:05,500 solver a1 -- sampled 8 completions of 1 prompts, 90 tokens, in 1.500 s\n"
-        "INFO 2026-01-02 03:04:06,000 solver a1 -- POST /v1/chat/completions 200 1502.1ms\n"
-    )
-    (logs / "replica_solver_b.log").write_text(
-        "INFO 2026-01-02 03:04:10,000 solver b2 -- sampled 16 completions of 2 prompts, 9 tokens, in 0.250 s\n"
-    )
-    (logs / "proxy.log").write_text("INFO 2026-01-02 03:04:10,000 proxy -- sampled 1, in 9.000 s\n")
+
+    def write(name: str, *records: tuple[str, str]) -> None:
+        lines = (json.dumps({"asctime": f"2026-01-02 03:04:{at}", "message": message}) for at, message in records)
+        (logs / name).write_text("".join(f"{line}\n" for line in lines))
+
     home: Any = SimpleNamespace(ray_temp=tmp_path)
+    write("replica_challenger_a.log", ("06,000", "POST /v1/chat/completions 200 1502.1ms"))
+    write("proxy.log", ("10,000", "sampled 1 completions of 1 prompts, 1 tokens, in 9.000 s"))
+    with pytest.raises(RuntimeError, match="sampled"):
+        _sampling(home)
+    write("replica_solver_a.log", ("05,500", "sampled 8 completions of 1 prompts, 90 tokens, in 1.500 s"))
+    write("replica_solver_b.log", ("10,000", "sampled 16 completions of 2 prompts, 9 tokens, in 0.250 s"))
     ends = [datetime(2026, 1, 2, 3, 4, 5, 500_000).timestamp(), datetime(2026, 1, 2, 3, 4, 10).timestamp()]
     assert sorted(_sampling(home)) == [(ends[0] - 1.5, ends[0]), (ends[1] - 0.25, ends[1])]
 

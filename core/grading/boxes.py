@@ -20,7 +20,7 @@ def extract_boxed(text: str) -> str | None:
     answer `3 and 5`.
     """
     boxes = _boxes(text)
-    while boxes and _PLACEHOLDER.fullmatch(text[slice(*boxes[-1][1])]):
+    while boxes and is_placeholder(text[slice(*boxes[-1][1])]):
         boxes.pop()
     if not boxes:
         return None
@@ -35,6 +35,11 @@ def extract_boxed(text: str) -> str | None:
         content = f"{text[slice(*inside)].strip()}{'' if word.startswith(',') else ' '}{word} {content}"
         start = earlier_start
     return content
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text is blank, or stands only for an answer that is to come, such as `?` and `...`."""
+    return _PLACEHOLDER.fullmatch(text) is not None
 
 
 def _boxes(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
-from core.questions.parsing import refuse_question
+from core.questions.parsing import refuse_question, refuse_text
 from core.questions.voting import vote
 from core.settings.templates import Message
 from core.types import OracleVerdict
@@ -97,7 +97,7 @@ def messages(prompt: JudgePrompt, case: Case) -> list[Message] | None:
         return None if refuse_question(case.question, MAX_SHOWN) else annotate_messages(case.question)
     if case.truth is None:
         return None
-    if any(refuse_question(text, MAX_SHOWN) for text in (case.claimed.answer, case.truth.solution)):
+    if any(refuse_text(text, MAX_SHOWN) for text in (case.claimed.answer, case.truth.solution)):
         return None
     return equivalence_messages(claimed=case.claimed, truth=case.truth)
 

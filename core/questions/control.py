@@ -14,12 +14,12 @@ from collections.abc import Iterable
 # Single words in angle brackets, with or without a slash.
 _ANGLED = (
     r"s|bos|eos|pad|unk|cls|sep|mask|mask:\d+|sop|eop|sos|eod|eom|eot|eoh|eoa|bot|pre|suf|mid|think|thinking|tool|tools|"
-    r"image|img|video|audio|speak|system|user|assistant|human|startoftext|endoftext|unused\d+|reserved\d+|0x[0-9a-f]{2}"
+    r"image|img|video|audio|speak|role|system|user|assistant|human|answer|ref|box|quad|filename|reponame|startoftext|endoftext|unused\d+|reserved\d+|0x[0-9a-f]{2}"
 )
 _SQUARE = (
     r"inst|sys|system_prompt|available_tools|tool_calls?|tool_results?|tool_content|args|call_id|think|model_settings|"
     r"img|img_break|img_end|audio|begin_audio|transcribe|multimodal|[gs]?mask|cls|sep|pad|unk|bos|eos|eot|"
-    r"prefix|suffix|middle|unused\d+|unused_token_\d+|control_\d+"
+    r"user|assistant|system|prefix|suffix|middle|extra_id_\d+|unused\d+|unused_token_\d+|control_\d+"
 )
 # The control tokens of known families of models, in small letters and with compatible characters unified (NFKC).
 FAMILIES = re.compile(
@@ -28,7 +28,9 @@ FAMILIES = re.compile(
             r"<\|[^|<>]{0,100}\|>",  # Qwen, Llama 3, Phi, GLM, Cohere, gpt-oss; with full-width signs, DeepSeek
             r"<\|[a-z][^\s|<>]{0,40}>|<[a-z][^\s|<>]{0,40}\|>",  # Gemma 4
             rf"</?(?:{_ANGLED})>",  # Gemma, Llama 2, Mistral, Qwen's thoughts, CodeLlama, InternLM
-            r"</?(?:im|[a-z]{3,})(?:_[a-z0-9]+)+>",  # <start_of_turn>, <fim_prefix>, <tool_call>, <extra_id_0>
+            # <start_of_turn>, <fim_prefix>, <fim-prefix>, <tool_call>, <extra_id_0>, <[begin_of_text]>
+            r"</?\[?(?:im|gh|[a-z]{3,})(?:[_-][a-z0-9]+)+\]?>",
+            r"</?function(?:=[^<>]{0,100})?>|</?parameter(?:=[^<>]{0,100})?>",  # Llama's and Qwen's calls of tools
             r"</?[a-z]{3,}:[a-z_]{2,}>",  # Seed, MiniMax
             r"<</?sys>>",  # Llama 2
             rf"\[/?(?:{_SQUARE})\]",  # Llama 2, Mistral, ChatGLM, Kimi, BERT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -90,5 +91,7 @@ def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
 
 
 def normalised(text: str) -> str:
-    """The text with single spaces. Questions that differ in white space only are the same; case matters."""
-    return " ".join(text.split())
+    """The text with single spaces and without invisible characters. Questions that differ in these only are the same;
+    case matters."""
+    visible = text if text.isascii() else "".join(char for char in text if unicodedata.category(char) != "Cf")
+    return " ".join(visible.split())

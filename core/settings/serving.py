@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -25,11 +26,10 @@ class Serving(Part):
     release: bool = False  # stop the applications that a stage does not ask, so that training gets their GPUs
 
 
-# Whoever has one of these can run programs, or use the API.
-_SECRETS_OF_COEVO = frozenset(
-    {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_KEY", "COEVO_API_KEY"}
-    | {"COEVO_DATABASE", "COEVO_WEBHOOK_SECRET", "COEVO_WEBHOOK_URL"}
-)
+# Variables of coevo, of Prefect and of Ray: with some, one can run programs or use the API. Of these, only the key of
+# the run's own applications may be named.
+_PREFIXES_OF_COEVO = ("COEVO_", "PREFECT_", "RAY_")
+_KEY_OF_APPLICATIONS = "COEVO_INFERENCE_KEY"
 
 
 class Service(Part):
@@ -50,7 +50,11 @@ class Service(Part):
     @field_validator("key_variable")
     @classmethod
     def _is_no_secret_of_coevo(cls, name: str | None) -> str | None:
-        if name in _SECRETS_OF_COEVO:
+        if name is None or name == _KEY_OF_APPLICATIONS:
+            return name
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):  # not quoted, because it may be the key itself
+            raise ValueError("expected the name of an environment variable, such as JUDGE_API_KEY, got another text")
+        if name.startswith(_PREFIXES_OF_COEVO):
             raise ValueError(f"expected a variable with a key of the service, got {name}, which is for coevo alone")
         return name
 

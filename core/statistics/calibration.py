@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from core.statistics.estimates import Estimate, t95
+from core.statistics.estimates import Estimate, t95, wilson_at
 
 _DRAWS = 200  # of the bootstrap
 
@@ -79,7 +79,8 @@ def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int
     itself, with a fixed seed; and the mean squared error when each audited iteration is estimated from the others,
     because iterations differ by more than chance. The second rests on as few values as there are audited iterations,
     so the degrees of freedom are those of Satterthwaite (1946). With a single audited iteration it is unknown, and the
-    interval is 0 to 1.
+    interval is 0 to 1. At either end, it is not narrower than that of the value as a share of n audits: audits that all
+    agree, in all iterations, have no spread.
     """
     return _estimate(tuple(audited), tuple(sorted(population.items())), seed)
 
@@ -103,7 +104,8 @@ def _estimate(audited: tuple[Cell, ...], population: tuple[tuple[float, int], ..
     variance = of_draws + of_iterations
     df = (len(table.n) - 1) * (variance / of_iterations) ** 2 if of_iterations else math.inf
     half = t95(int(min(df, 10**6))) * math.sqrt(variance)
-    return Estimate(value, max(0.0, value - half), min(1.0, value + half), n)
+    lo, hi = wilson_at(value, n, n)
+    return Estimate(value, max(0.0, min(lo, value - half)), min(1.0, max(hi, value + half)), n)
 
 
 def calibration_check(

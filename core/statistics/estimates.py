@@ -134,7 +134,7 @@ def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
     )
     if sums.n == 0:
         return None
-    p = min(1.0, max(0.0, sums.total / sums.n))
+    p = min(max(sums.total / sums.n, 0.0), 1.0)  # in this order, NaN stays NaN
     of_items, of_trials = max(0.0, sums.squares - sums.n * p * p), sums.n * p * (1 - p)
     effective = sums.n * max(1.0, (of_trials + _IMAGINED) / (of_items + _IMAGINED))
     return Estimate(p, *wilson_at(p, effective, sums.n), sums.n)

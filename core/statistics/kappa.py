@@ -19,10 +19,11 @@ def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate 
 
     It says how far their verdicts right, wrong and ill_posed agree beyond chance: 1 is complete agreement, 0 is chance.
     `pairs` are the pairs of verdicts, or how often each pair occurs. Pairs with `unknown` are left out and do not count
-    in n. The interval is Student's with the large-sample error of Fleiss, Cohen and Everitt (1969), within -1..1. If
-    the two agree on everything, that error is 0, which would promise too much; then the lower end is kappa at the lower
-    end of the interval of the agreement as a share. None if there are no pairs, or if both gave the same single verdict
-    to everything, since chance explains such an agreement.
+    in n. The interval is the wider of two, at either end and within -1..1: Student's with the large-sample error of
+    Fleiss, Cohen and Everitt (1969), and kappa at the ends of the interval of the agreement as a share. The first alone
+    contains the truth in 78 to 94% of cases at 50 pairs, and can be a point with few; the wider of the two in 94% or more
+    (tests/core/test_kappa.py). None if there are no pairs, or if both gave the same single verdict to everything, since
+    chance explains such an agreement.
     """
     counts = {pair: count for pair, count in Counter(pairs).items() if "unknown" not in pair and count}
     n = sum(counts.values())
@@ -36,12 +37,12 @@ def kappa(pairs: Mapping[VerdictPair, int] | Iterable[VerdictPair]) -> Estimate 
     if len(counts) == 1 and observed == 1:
         return None
     value = (observed - chance) / (1 - chance)
-    if observed == 1:
-        return Estimate(value, (wilson_at(1.0, n, n)[0] - chance) / (1 - chance), 1.0, n)
     agreed = math.fsum(share[a, a] * ((1 - chance) - (first[a] + second[a]) * (1 - observed)) ** 2 for a in _CATEGORIES)
     differed = (1 - observed) ** 2 * math.fsum(
         share[a, b] * (second[a] + first[b]) ** 2 for a in _CATEGORIES for b in _CATEGORIES if a != b
     )
     variance = (agreed + differed - (observed * chance - 2 * chance + observed) ** 2) / (n * (1 - chance) ** 4)
     half = t95(n - 1) * math.sqrt(max(0.0, variance))
-    return Estimate(value, max(-1.0, value - half), min(1.0, value + half), n)
+    lo, hi = value - half, value + half
+    lowest, highest = ((share - chance) / (1 - chance) for share in wilson_at(observed, n, n))
+    return Estimate(value, max(-1.0, min(lo, lowest)), min(1.0, max(hi, highest)), n)

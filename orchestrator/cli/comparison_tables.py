@@ -16,32 +16,47 @@ from services.comparison import SCORES, ArmFigures, Comparison, Point
 from services.model_comparison import Cell, ModelComparison, needed
 
 _TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels"}
+_ARM_WIDTH = 28  # characters of an arm's name, which folds, of its seeds and iteration, and of the frame
 _MODEL_WIDTH, _CELL_WIDTH = 16, 16  # characters of a model's name, which folds, and of "-10.0 to +10.0" with spaces
 
 
 def show(comparison: Comparison) -> None:
     """Print the arms of an experiment, or runs, after their last iterations."""
     console = wide()
-    console.print(_table(comparison))
+    names = [*SCORES, *(["label_accuracy"] if _has_labels(comparison) else [])]
+    for shown in _fitting(comparison, names, console.width - _ARM_WIDTH):
+        console.print(_table(comparison, shown))
     if any(arm.settings for arm in comparison.arms):
         console.print(_settings_table(comparison))
     for line in _remarks(comparison):
         console.print(line, markup=False)
 
 
-def _table(comparison: Comparison) -> Table:
+def _fitting(comparison: Comparison, names: Sequence[str], width: int) -> Iterator[list[str]]:
+    """The figures in as few tables as fit a terminal, at least one in each: a narrow column would lose digits."""
+    shown: list[str] = []
+    left = width
+    for name in names:
+        lines = [line for arm in comparison.arms for line in _figure(arm, name).splitlines()]
+        needed_here = 2 + max(map(len, [_TITLES[name], *lines]))
+        if shown and needed_here > left:
+            yield shown
+            shown, left = [], width
+        shown, left = [*shown, name], left - needed_here
+    yield shown
+
+
+def _table(comparison: Comparison, names: Sequence[str]) -> Table:
     """One row for each arm: its figures after the last iteration, and below each its difference to the baseline."""
     table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
     table.title = f"{comparison.benchmark}, {comparison.questions:,} questions, after the last iteration t: percent"
     table.add_column("arm", overflow="fold", min_width=12)
     table.add_column("seeds", justify="right")
     table.add_column("t", justify="right")
-    names = [*SCORES, *(["label_accuracy"] if _has_labels(comparison) else [])]
     for name in names:
         table.add_column(_TITLES[name], no_wrap=True)
     for arm in comparison.arms:
-        cells = [_cell(_point(arm, name), arm.differences.get(name)) for name in names]
-        table.add_row(arm.arm, str(len(arm.runs)), str(arm.iteration), *cells)
+        table.add_row(arm.arm, str(len(arm.runs)), str(arm.iteration), *(_figure(arm, name) for name in names))
     return table
 
 
@@ -64,7 +79,8 @@ def _point(arm: ArmFigures, name: str) -> Point | None:
     return next((point for point in arm.curves.get(name, []) if point.iteration == arm.iteration), None)
 
 
-def _cell(point: Point | None, difference: Difference | None) -> str:
+def _figure(arm: ArmFigures, name: str) -> str:
+    point, difference = _point(arm, name), arm.differences.get(name)
     if point is None:
         return ""
     lines = [f"{100 * point.mean:.1f}"]
@@ -97,9 +113,8 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
         yield "p is that of the t test over seeds, sign p that of the exact sign test."
     if _has_labels(comparison):
         yield "labels: the share of right pseudo-labels among the kept questions, by the run's oracle."
-    for arm in comparison.arms:
-        if arm.unfinished:
-            yield f"{arm.arm}: not counted, since they have not ended: {', '.join(arm.unfinished)}"
+    if unfinished := dict.fromkeys(run for arm in comparison.arms for run in arm.unfinished):
+        yield f"Not counted, since they have not ended: {', '.join(unfinished)}"
 
 
 def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> None:

@@ -160,13 +160,13 @@ def _told_how_to_go_on(name: str) -> Iterator[None]:
 
 
 def _print_state(store: Store, name: str) -> None:
-    """Print the state that an existing run has until it goes on. A run that an experiment has just created, of which no
-    stage has begun, does not go on: it begins."""
+    """Print the state that an existing run has until it goes on. A run that an experiment has just created does not go
+    on: it begins."""
     with store.read() as session:
-        has_begun = bool(queries.ledger.stages_of(session, name))
-        states = states_of(session, queries.runs.runs_named(session, [name] if has_begun else []), {})
+        states = states_of(session, queries.runs.runs_named(session, [name]), {})
     for state in states.values():
-        print(f"run {name} goes on; it was {state.state} since {state.since:%F %H:%M} UTC")
+        if state.state != "created":
+            print(f"run {name} goes on; it was {state.state} since {state.since:%F %H:%M} UTC")
 
 
 def _is_said_once(record: logging.LogRecord) -> bool:

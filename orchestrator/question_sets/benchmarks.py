@@ -278,7 +278,11 @@ def _options(
             f"{position}: column {columns.answer!r}: expected a letter up to {_LETTERS[len(values) - 1]}, "
             f"got {answer[:80]!r}"
         )
-    return [str(value) for value in values], letter
+    return [_option(row, options, number, position) for number in range(len(values))], letter
+
+
+def _option(row: Mapping[str, Any], column: str, number: int, position: str) -> str:
+    return required(lambda options: text_of(options[number]), row, column, position, BenchmarkError)
 
 
 def _required(row: Mapping[str, Any], column: str, position: str) -> str:

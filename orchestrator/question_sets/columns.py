@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from core.errors import CoevoError
+from core.grading.boxes import extract_boxed, is_placeholder
+from core.unicode import from_json
 from orchestrator.question_sets.rows import shortened
 
-# What programs write for a value that is missing or is no number. A mathematical infinity is written "\\infty".
-_NO_ANSWERS = ("nan", "none", "null", "<na>", "n/a", "inf", "infinity")
-_ROLES = {"human": "user", "gpt": "assistant"}  # ShareGPT's names
+# What programs write for a value that is missing or is no number, in small letters if they are written in any. A
+# mathematical infinity is written "\\infty". The last two stand in NuminaMath for questions without an answer.
+_NO_ANSWERS = frozenset(
+    "nan none null nil nat <na> n/a n.a. NA #n/a #na 1.#qnan 1.#ind inf infinity notfound proof".split()
+)
+_ROLES = {"human": "user"}  # ShareGPT's name
+_MESSAGES = re.compile(r"""\s*\[\s*\{\s*["'](?:role|content|from|value)["']\s*:""")
+_MARK = "####"  # GSM8K's, before the answer of a worked solution
 
 
 def required(
@@ -46,8 +55,18 @@ def value_of(row: Mapping[str, Any], column: str) -> Any:
         return row[column]
     value: Any = row
     for part in column.split("."):
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            value = _from_json(value)
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _from_json(text: str) -> Any:
+    """What a text has as JSON, which some files keep in a column of texts; None if it is not JSON."""
+    try:
+        return from_json(text)
+    except json.JSONDecodeError:
+        return None
 
 
 def columns_in(row: Mapping[str, Any]) -> str:
@@ -64,12 +83,18 @@ def _names(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def text_of(value: Any) -> str | None:
-    """A text or a number as a text; None if it is missing or blank. Raises `ValueError` for anything else."""
-    if value is None:
+    """A text or a number as a text; None if it is missing, blank or invisible. Raises `ValueError` for anything else.
+
+    NaN is a missing value, as pandas writes it.
+    """
+    if value is None or (isinstance(value, float | Decimal) and math.isnan(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError(f"expected a text or a number, got {shown(value)}")  # noqa: TRY004 (a file's fault)
-    return str(value) if str(value).strip() else None
+    if isinstance(value, float | Decimal) and math.isinf(value):
+        raise ValueError(f"expected a number that is finite, got {shown(value)}")
+    text = str(value)
+    return text if any(character.isprintable() and not character.isspace() for character in text) else None
 
 
 def question_of(value: Any) -> str | None:
@@ -78,42 +103,56 @@ def question_of(value: Any) -> str | None:
     The run's own template takes the place of a system message. None if there is nothing. Raises `ValueError` for
     anything else, such as a chat of several turns or an image.
     """
-    if isinstance(value, Mapping) and isinstance(value.get("content"), list):  # a sequence, as Arrow stores some
-        value = [dict(zip(value, parts, strict=False)) for parts in zip(*value.values(), strict=False)]
+    if isinstance(value, str) and _MESSAGES.match(value) and (value := _from_json(text := value)) is None:
+        raise ValueError(f"expected a text, or messages as JSON, got {shown(text)}")
+    if isinstance(value, Mapping):
+        if isinstance(value.get("content"), list) and isinstance(value.get("role"), list):  # as Arrow stores some lists
+            value = [dict(zip(value, parts, strict=False)) for parts in zip(*value.values(), strict=False)]
+        elif "role" in value or "from" in value:
+            value = [value]
     if not isinstance(value, list):
         return text_of(value)
-    questions = [content for role, content in map(_message, value) if role == "user"]
+    questions = [_content(message) for message in value if _role(message) == "user"]
     if len(questions) != 1:
         raise ValueError(f"expected a text, or messages with one of the user, got {shown(value)}")
     return questions[0]
 
 
-def _message(message: Any) -> tuple[str, str]:
-    """The role and the text of a chat's message."""
-    role, content = (
-        (message.get("role", message.get("from")), message.get("content", message.get("value")))
-        if isinstance(message, Mapping)
-        else (None, None)
-    )
-    if isinstance(content, list):
-        texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        content = None if any(not isinstance(text, str) for text in texts) else "".join(map(str, texts))
-    if not isinstance(role, str) or not isinstance(content, str):
+def _role(message: Any) -> str:
+    role = (message.get("role") or message.get("from")) if isinstance(message, Mapping) else None
+    if not isinstance(role, str):
         raise ValueError(f"expected messages with a role and a text, got {shown(message)}")  # noqa: TRY004 (as above)
-    return _ROLES.get(role, role), content
+    return _ROLES.get(role.casefold(), role.casefold())
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """The text of a chat's message."""
+    content = message.get("content")
+    content = message.get("value") if content is None else content
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    if any(not isinstance(text, str) for text in texts):
+        raise ValueError(f"expected messages with a role and a text, got {shown(message)}")
+    return "".join(texts)
 
 
 def answer_of(value: Any) -> str | None:
     """The true answer in a column; several of a list are one answer, a list with commas between them.
 
-    None if there is nothing. Raises `ValueError` for what is no answer: a number that is not finite, and a word that
-    programs write for nothing.
+    Of a worked solution, it is the answer that the solution marks: in its last `\\boxed{}`, as MATH has it, or behind
+    `####`, as GSM8K has it. A list may also be JSON in a text, as Skywork has it. None if there is nothing. Raises
+    `ValueError` for what is no answer: a number that is not finite, a placeholder, and a word that programs write for
+    nothing.
     """
+    if isinstance(value, str) and value.lstrip().startswith('["'):
+        value = _from_json(value) or value
     if isinstance(value, list):
         return ", ".join(_each_of(value)) or None
     text = text_of(value)
-    is_number = isinstance(value, float) and math.isfinite(value)
-    if text is not None and not is_number and text.strip().lstrip("+-").casefold() in _NO_ANSWERS:
+    if text is not None and isinstance(value, str):
+        text = extract_boxed(text) or text_of(text.rpartition(_MARK)[2].strip() if _MARK in text else text)
+    word = "" if text is None else text.strip().lstrip("+-")
+    if text is not None and (is_placeholder(text) or word in _NO_ANSWERS or word.casefold() in _NO_ANSWERS):
         raise ValueError(f"expected an answer, got {shown(value)}")
     return text
 

@@ -4,7 +4,8 @@ Arrow."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -141,10 +142,17 @@ def _arrow(path: Path, _compression: str | None) -> Iterator[tuple[int, Any]]:
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
     rows = 0
     for batch in batches:
+        _refuse_twice(batch.schema.names)
         short = {field.name: field.type for field in batch.schema if "float" in str(field.type)}  # 64 bits are a double
-        for row in batch.to_pylist():
+        for row in batch.to_pylist(maps_as_pydicts="lossy"):
             rows += 1
             yield rows, row | {name: _shortest(row[name], kind) for name, kind in short.items()}
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    """Of two columns with one name, a row would have the last one only. Empty names are an empty column's at the end."""
+    if twice := [name for name, count in Counter(names).items() if count > 1 and name]:
+        raise pa.ArrowInvalid(f"expected each column once, got {twice[0]!r} twice")
 
 
 def _shortest(value: Any, kind: pa.DataType) -> Any:
@@ -153,8 +161,12 @@ def _shortest(value: Any, kind: pa.DataType) -> Any:
         return None
     if pa.types.is_struct(kind):
         return {field.name: _shortest(value[field.name], field.type) for field in kind}
+    if pa.types.is_map(kind):
+        return {key: _shortest(part, kind.item_type) for key, part in value.items()}
     if isinstance(value, list):
         return [_shortest(part, kind.value_type) for part in value]
+    if pa.types.is_dictionary(kind):
+        return _shortest(value, kind.value_type)
     is_short = pa.types.is_floating(kind) and kind.bit_width < 64
     return float(str(kind.to_pandas_dtype()(value))) if is_short else value
 
@@ -163,6 +175,7 @@ def _csv(path: Path, compression: str | None) -> Iterator[tuple[int, Any]]:
     """The rows with the text of every field: a number that pyarrow reads as a float may lose digits."""
     with pa.input_stream(str(path), compression=compression) as stream:
         names = pa.csv.open_csv(stream, parse_options=_CSV).schema.names
+    _refuse_twice(names)
     texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
     with pa.input_stream(str(path), compression=compression) as stream:
         table = pa.csv.read_csv(stream, parse_options=_CSV, convert_options=texts)

@@ -131,7 +131,7 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
     if panel.x == "k":
         chart.set_xscale("log", base=2)
         chart.set_xticks(positions, list(map(str, positions)))
-    elif panel.x == "iteration" and len(positions) <= 10:
+    elif panel.x == "iteration" and 0 < len(positions) <= 10:
         iteration_ticks(chart, [(t, "") for t in positions])
     else:
         chart.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -143,14 +143,17 @@ def _fit_axis(chart: Axes, panel: Panel) -> None:
     """Fit the axis to the values, those of single runs too, and to the intervals.
 
     On each side, an interval takes at most half as much of the axis as all values do: with two seeds, it would press
-    everything else into a line. A longer one runs out of the chart.
+    everything else into a line. A longer one runs out of the chart. What is not finite is not drawn.
     """
     figures = [figure for curve in panel.lines.values() for figure in curve.values()]
     values = [figure.value for figure in figures]
     values += [figure.value for runs in panel.runs.values() for run in runs for figure in run.values()]
+    ends = [*values, *(end for figure in figures for end in (figure.lo, figure.hi))]
+    values, ends = ([number for number in numbers if math.isfinite(number)] for numbers in (values, ends))
+    if not values:
+        return
     span = max(values) - min(values) or 0.05 * (abs(values[0]) or 1.0)
-    low = max(min(values) - span / 2, min([*values, *(figure.lo for figure in figures)]))
-    high = min(max(values) + span / 2, max([*values, *(figure.hi for figure in figures)]))
+    low, high = max(min(values) - span / 2, min(ends)), min(max(values) + span / 2, max(ends))
     margin = 0.06 * max(high - low, span)
     low, high = low - margin, high + margin
     if panel.share:  # a marker at 0% or 100% is not cut off

@@ -15,6 +15,7 @@ from services.api.access.headers import SAFE, DefaultHeaders
 from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
 from services.api.dependencies import in_own_threads, limited_threads
+from services.api.export_writing import Writing
 from services.api.prefect import Prefect
 from services.api.problems import documented
 from services.api.query_parameters import refuse_unknown_parameters
@@ -91,7 +92,8 @@ def create_app(
         lifespan=limited_threads,
         redirect_slashes=False,  # the address of such a redirect would begin with whatever `Host` the client sent
     )
-    app.state.store, app.state.exports, app.state.export_locks = store, folder, exports.Locks()
+    app.state.store, app.state.exports = store, folder
+    app.state.writings = dict[Path, Writing]()  # the exports that are being written
     app.state.ending = Event()  # exports that are being written end with it
     app.state.prefect, app.state.presets, app.state.texts = Prefect(prefect), presets, texts
     app.state.papers, app.state.run_logs, app.state.planned = papers, run_logs, planned

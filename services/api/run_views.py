@@ -106,10 +106,12 @@ def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | Non
     states, alerts = states_of(session, runs, known.by_run), _open_alerts(session, [*runs])
     methods = queries.run_list.methods_of(session, [*runs])
     changes = queries.drift.label_changes(session, [*runs])
+    done = queries.metrics.finished_iterations(session, [*runs])
     return [
         RunSummary(
             name=name,
             method=methods.get(name),
+            iterations_done=None if run is None else done.get(name, 0),
             **_stored(run, known.by_run.get(name)),
             **asdict(states[name]),
             flow_run=known.page_of(name),

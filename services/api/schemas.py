@@ -44,6 +44,7 @@ class RunSummary(BaseModel):
     method: str | None  # the Solver's, as in `solver.reward.type`
     seed: Seed | None
     iterations: int | None  # planned
+    iterations_done: int | None  # of which every stage is done
     created_at: datetime
     updated_at: datetime | None  # when its stored row last changed
     tags: list[str]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from services.api.access.headers import DefaultHeaders
@@ -49,6 +49,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # asked for again, and answered with 304 where it is the same
 }
+_STATIC = StaticFiles(directory=HERE / "static")
 router = APIRouter(include_in_schema=False)
 
 
@@ -59,17 +60,21 @@ router = APIRouter(include_in_schema=False)
 @router.get("/evaluations/{rest:path}")
 @router.get("/label")
 @router.get("/runs/{rest:path}")
-def page() -> FileResponse:
+async def page(request: Request) -> Response:
     """The one page there is."""
-    return FileResponse(HERE / "static" / "index.html", headers=_HEADERS)
+    return await _file(request, "index.html", CONTENT_SECURITY_POLICY)
 
 
 @router.get("/api/docs")
-def reference() -> FileResponse:
+async def reference(request: Request) -> Response:
     """The API reference, which is drawn from the description at /api/openapi.json."""
-    return FileResponse(
-        HERE / "static" / "reference.html", headers={**_HEADERS, "Content-Security-Policy": REFERENCE_POLICY}
-    )
+    return await _file(request, "reference.html", REFERENCE_POLICY)
+
+
+async def _file(request: Request, name: str, policy: str) -> Response:
+    response = await _STATIC.get_response(name, request.scope)
+    response.headers.update({**_HEADERS, "Content-Security-Policy": policy})
+    return response
 
 
 def install(app: FastAPI) -> None:

@@ -15,21 +15,38 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from jinja2 import TemplateError
+
 from core.questions.control import ControlTokens
+from services.inference.template_probe import LONGEST
 
 _LONGEST = 100  # characters of a control token; the tiny model has whole prompts as tokens
 _SPLIT = "\uf8f0\uf8f1"  # in Unicode's private area; marks where a user's message is split
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The ids of a chat up to the beginning of the assistant's answer. Raises what the chat template raises."""
+    """The ids of a chat up to the beginning of the assistant's answer. Raises `TemplateError`."""
     split = _split_messages(tokenizer, messages)
-    text: str = tokenizer.apply_chat_template(split, add_generation_prompt=True, tokenize=False)
+    text = rendered_chat(tokenizer, split)
     return [
         token
         for piece in (text.split(_SPLIT) if split != list(messages) else [text])
         for token in tokenizer(piece, add_special_tokens=False)["input_ids"]
     ]
+
+
+def rendered_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a chat up to the beginning of the assistant's answer. Raises `TemplateError` for every error of the
+    template, and for a text that no model has room for."""
+    try:
+        text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    except TemplateError:
+        raise
+    except Exception as error:  # of any kind, such as a division by zero: the template is a program
+        raise TemplateError(f"{type(error).__name__}: {str(error)[:200]}") from error
+    if len(text) > LONGEST:
+        raise TemplateError(f"expected at most {LONGEST:,} characters, got {len(text):,}")
+    return text
 
 
 def holds_control_tokens(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> bool:

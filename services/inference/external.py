@@ -113,7 +113,8 @@ async def _attempt(
 
 
 def _status_within(content: bytes) -> int | None:
-    """The HTTP status that a reply should have had which holds an error, maybe in the place of its first choice."""
+    """The HTTP status that a reply should have had which holds an error, or is one, maybe in the place of its first
+    choice."""
     if b'"error"' not in content:
         return None
     try:
@@ -122,13 +123,22 @@ def _status_within(content: bytes) -> int | None:
         return None
     choices = reply.get("choices") if isinstance(reply, dict) else None
     holders = (reply, choices[0] if isinstance(choices, list) and choices else None)
-    error = next((holder["error"] for holder in holders if isinstance(holder, dict) and holder.get("error")), None)
+    error = next((_error_of(holder) for holder in holders if isinstance(holder, dict) and _error_of(holder)), None)
     if error is None:
         return None
     code = str(error.get("code")) if isinstance(error, dict) else ""
     if _HTTP_FAILURE.fullmatch(code):
         return int(code)
     return 503 if _PASSING.search(str(error)[:2_000]) else 501  # of which the first is repeated
+
+
+def _error_of(holder: dict[str, Any]) -> Any:
+    """The error in a reply or in a choice; None if there is none."""
+    if holder.get("object") == "error":  # older servers
+        return holder
+    if holder.get("finish_reason") == "error":  # the reply broke off
+        return holder.get("error") or "server error"
+    return holder.get("error")
 
 
 def _parsed(service: Service, route: str, content: bytes) -> Any:

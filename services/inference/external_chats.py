@@ -22,6 +22,7 @@ from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, post
 
 _MOST_TOKENS = 2**31 - 1  # that a service may say one request took
+_CUT_OFF = ("length", "model_length", "max_tokens")  # the second is Mistral's, the third is Anthropic's
 _logger = logging.getLogger(__name__)
 # What each service, by its address and model, has refused: such requests are not sent again.
 _refused: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -104,7 +105,7 @@ def read_chat(service: Service, reply: Any) -> ChatReply:
     counts = usage if isinstance(usage, Mapping) else {}
     return ChatReply(
         text=text,
-        finish_reason="length" if reason == "length" else "stop",
+        finish_reason="length" if reason in _CUT_OFF else "stop",
         filtered=reason == "content_filter",
         prompt_tokens=_count(counts.get("prompt_tokens")),
         tokens=_count(counts.get("completion_tokens")),
@@ -117,7 +118,7 @@ def _text_of(content: Any) -> str:
         return content or ""
     if not isinstance(content, list):
         raise TypeError(f"content: {content!r}")
-    texts = [part.get("text") if part.get("type") in ("text", "output_text") else None for part in content]
+    texts = [part.get("text") if part.get("type") in (None, "text", "output_text") else None for part in content]
     return "".join(text for text in texts if isinstance(text, str))
 
 

@@ -21,12 +21,19 @@ CHATS_AT_ONCE = 64  # the most chats in one request
 
 
 # Options of OpenAI's API and of vLLM's with the values that change no answer. They may be sent, and no others.
-_WITHOUT_EFFECT: dict[str, Any] = {
-    **dict.fromkeys(("stream", "echo", "ignore_eos", "store"), False),
-    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p", "min_tokens", "top_logprobs"), 0),
-    **{"repetition_penalty": 1, "logit_bias": {}, "tools": [], "response_format": {"type": "text"}},
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("stream", "echo", "ignore_eos", "store", "include_stop_str_in_output", "use_beam_search"), (False,)),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "min_p", "min_tokens", "top_logprobs"), (0,)),
+    **dict.fromkeys(("repetition_penalty", "length_penalty", "best_of"), (1,)),
+    **dict.fromkeys(("add_generation_prompt", "skip_special_tokens", "parallel_tool_calls"), (True,)),
+    **dict.fromkeys(("tools", "stop_token_ids", "bad_words"), ([],)),
+    **{"logit_bias": ({},), "top_k": (-1, 0), "tool_choice": ("none", "auto"), "service_tier": ("auto", "default")},
+    **{"response_format": ({"type": "text"},), "modalities": (["text"],), "stream_options": ({"include_usage": False},)},
 }
-_ABOUT_THE_CALLER = frozenset({"user", "metadata", "return_tokens_as_token_ids"})  # token ids are sent in any case
+# Token ids are sent in any case.
+_ABOUT_THE_CALLER = frozenset(
+    {"user", "metadata", "safety_identifier", "prompt_cache_key", "return_tokens_as_token_ids"}
+)
 
 
 def _refuse_half_characters(text: str) -> str:
@@ -37,6 +44,7 @@ def _refuse_half_characters(text: str) -> str:
 
 
 _Text = Annotated[str, AfterValidator(_refuse_half_characters)]
+_Stop = Annotated[_Text, Field(min_length=1)]  # an empty text would end every answer before its first token
 
 
 class Message(BaseModel):
@@ -69,7 +77,7 @@ class ChatRequest(BaseModel):
     max_tokens: Tokens = 1024
     max_completion_tokens: Tokens | None = None  # OpenAI's newer name of max_tokens, which it replaces
     seed: Seed = 0
-    stop: _Text | list[_Text] = Field(default_factory=list)
+    stop: _Stop | list[_Stop] = Field(default_factory=list)
     logprobs: bool = False
 
     @model_validator(mode="before")
@@ -82,7 +90,7 @@ class ChatRequest(BaseModel):
             for name, value in options.items()
             if value is not None
             and name not in _ABOUT_THE_CALLER
-            and not (name in _WITHOUT_EFFECT and value == _WITHOUT_EFFECT[name])
+            and value not in _WITHOUT_EFFECT.get(name, ())
         }
 
     def prompt(self) -> Prompt:

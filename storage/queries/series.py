@@ -50,6 +50,16 @@ def series_of(
     return [SeriesPoint(*row) for row in session.execute(ordered)]
 
 
+def series_of_runs(session: Session, runs: Sequence[str], names: Sequence[str]) -> dict[str, list[SeriesPoint]]:
+    """Run -> its points of the named series, in the order of `series_of`; runs without any are left out."""
+    statement = select(Series.run, *columns(Series, SeriesPoint)).where(Series.run.in_(runs), Series.name.in_(names))
+    points: dict[str, list[SeriesPoint]] = {}
+    rows = session.execute(statement.order_by(Series.run, Series.name, Series.over, Series.oracle, Series.iteration))
+    for run, *values in rows:
+        points.setdefault(run, []).append(SeriesPoint(*values))
+    return points
+
+
 def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
     """Sums of `p_hat` and of `unparsed`, the share of a question's votes that have no answer, over the questions that
     were voted on: name -> kept -> sums."""

@@ -107,3 +107,9 @@ def test_only_an_audit_shows_that_a_solver_has_become_sure_of_wrong_answers() ->
     check = calibration_check([*honest, *collapsed], {4: population}, {4: truth})
     assert check.held == 0
     assert check.folds[0].estimated.value - truth.value > 0.1
+
+
+@pytest.mark.parametrize("right", [0, 5])
+def test_audits_that_all_agree_do_not_promise_that_all_labels_do(right: int) -> None:
+    audited = [Cell(iteration, 0.6, 5, right) for iteration in (1, 2)]
+    assert estimate_accuracy(audited, {0.6: 100}) == share(2 * right, 10)

@@ -153,3 +153,7 @@ def test_the_interval_of_a_difference_of_shares_is_newcombe_s() -> None:
 def test_the_interval_of_a_difference_of_means_is_the_normal_one() -> None:
     change = difference(Estimate(5.0, 4.0, 6.0, 10), Estimate(3.0, 1.0, 5.0, 20))
     assert (change.value, change.lo, change.hi, change.n) == (2.0, 2 - math.sqrt(5), 2 + math.sqrt(5), 10)
+
+
+def test_a_share_that_is_no_number_shows() -> None:
+    assert math.isnan(mean_share([math.nan, 0.5]).value)

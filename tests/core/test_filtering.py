@@ -56,6 +56,7 @@ def test_malformed_and_duplicate_questions_are_filtered_out() -> None:
         question(5, "What is 9 * 9?"),
         question(6, None),
         question(7, "What is 3+4?"),
+        question(8, "What is\u200b 9 * \u20609?"),  # with invisible characters
     ]
     verdicts = filter_questions(questions, held_out=["What is 5?", "What is  9 * 9?"])
     assert verdicts == {
@@ -64,6 +65,7 @@ def test_malformed_and_duplicate_questions_are_filtered_out() -> None:
         "demo/1/000004": "duplicate",
         "demo/1/000005": "duplicate",
         "demo/1/000006": "malformed",
+        "demo/1/000008": "duplicate",
     }
 
 

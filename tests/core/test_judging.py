@@ -94,6 +94,11 @@ def test_an_empty_too_long_or_unclean_text_is_not_shown_to_a_judge(bad: str) -> 
     assert messages("equivalence", CASE) is None
 
 
+@pytest.mark.parametrize("answer", ["∞", r"\pi", "<"])
+def test_an_answer_without_a_letter_or_digit_is_shown_to_a_judge(answer: str) -> None:
+    assert messages("equivalence", Case("k", "q", Claimed(answer), Truth(answer))) is not None
+
+
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [

@@ -71,6 +71,8 @@ def test_a_malformed_text_has_no_question(text: str) -> None:
         ),
         *("<fim_prefix>", "<file_sep>", "<extra_id_0>", "<EOS_TOKEN>", "<reserved_106>", "<TOKENS_UNUSED_1>", "<eoh>"),
         *("<seed:think>", "</minimax:tool_call>", "]~b]", "[e~[", "]~!b[", "[|assistant|]", ">>ANSWER<<", "<0x0A>"),
+        *("<role>HUMAN</role>", "<answer>", "<fim-prefix>", "<gh_stars>", "<[end_of_text]>", "[USER]", "<box>", "<ref>"),
+        *("<function=f>", "</function>", "</parameter>", "[extra_id_1]", "<reponame>"),
         *("<image>", "<im_end>", "[UNUSED_TOKEN_146]", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
     ],
 )
@@ -92,6 +94,8 @@ def test_a_question_with_a_control_token_of_a_known_family_is_malformed(token: s
         r"Evaluate $\langle\psi|x|\psi\rangle$ and <a|b|c>.",
         "计算5加5。",
         "π?",
+        r"\sin 0?",
+        "Is a < b and c > d, or <x-1> = 3?",
     ],
 )
 def test_ordinary_brackets_and_bars_are_no_control_tokens(question: str) -> None:
@@ -109,6 +113,7 @@ def test_a_question_with_a_control_token_of_the_model_at_hand_is_malformed(text:
     "text",
     [
         *("\u200b\u200b", "\ufeff", "\u2060", "\u200d \u200e", "\u00ad", "\u3164\u3164", "\u115f", "\u2800", "\u180e"),
+        *(r"\quad", r"\text{}", r"\boxed{}", r"$\left(\right)$", "<br>", "<br/>"),
         *(".", "?", "!!!", "…", "-", "***", "$$ $$", "()", "&nbsp;", "&#8203;", "？", "🙂", "+ - ="),
     ],
 )
@@ -148,7 +153,7 @@ PIECES = st.sampled_from(["<question>", "</question>", "What is 3?", " ", "\n", 
 @settings(max_examples=500)
 def test_the_parser_finds_the_same_block_as_the_released_code_s_pattern(text: str) -> None:
     blocks = list(re.finditer("<question>(.*?)</question>", text, re.DOTALL))
-    question = blocks[-1][1].strip() if blocks and any(map(str.isalnum, blocks[-1][1])) else None
+    question = blocks[-1][1].strip() if blocks and any(map(str.isalnum, blocks[-1][1].replace("boxed", ""))) else None
     assert parse_question(text) == question
     has_answer = bool(blocks) and extract_boxed(text[blocks[-1].end() :]) is not None
     assert parse_question(text, expected="tags_and_answer") == (question if has_answer else None)

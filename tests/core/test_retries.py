@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from core.retries import Attempts, is_transient, seconds_of
@@ -60,7 +62,17 @@ def test_nobody_waits_for_a_time_after_the_deadline(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("7", 7.0), (None, 0.0), ("", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("²", 0.0)]
+    ("header", "seconds"),
+    [
+        *[("7", 7.0), (" 7 ", 7.0), ("0.5", 0.5), (None, 0.0), ("", 0.0), ("²", 0.0), ("-1", 0.0), ("1e9", 0.0)],
+        *[("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("Wed, 21 Oct 99999 07:28:00 GMT", 0.0), ("soon", 0.0)],
+    ],
 )
 def test_retry_after_is_read_as_seconds(header: str | None, seconds: float) -> None:
     assert seconds_of(header) == seconds
+
+
+@pytest.mark.parametrize("zone", ["GMT", "-0000", "+0000"])
+def test_retry_after_may_be_a_date(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1445412480.0 - 90)
+    assert seconds_of(f"Wed, 21 Oct 2015 07:28:00 {zone}") == 90.0

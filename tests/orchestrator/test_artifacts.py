@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
 from threading import Event
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.exceptions import ObjectNotFound
@@ -14,8 +17,10 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from core.types import Stage
 from orchestrator import artifacts
 from orchestrator.stages.results import Figure, StageResult
+from storage.queries.runs import RUN_NAME
 
 RESULT = StageResult((Figure("pass@1", "57.4%", "[55.0, 59.8]", 1020),))
 
@@ -35,16 +40,16 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
     )
     monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
     with artifacts.written():
-        progress = artifacts.StageProgress("exp.v2_B", 2, "evaluate")
+        progress = artifacts.StageProgress("exp-v2", 2, "evaluate")
         progress.update(50.0)
-        artifacts.stage_result("exp.v2_B", 2, "evaluate", RESULT, "http://127.0.0.1:8080")
+        artifacts.stage_result("exp-v2", 2, "evaluate", RESULT, "http://127.0.0.1:8080")
         assert calls == []
         may_write.set()
-    page = "http://127.0.0.1:8080/runs/exp.v2_B/2"
+    page = "http://127.0.0.1:8080/runs/exp-v2/2"
     assert calls == [
-        ("exp-v2-b-2-evaluate-progress", 0.0),
+        ("exp-v2-2-evaluate-progress", 0.0),
         ("its id", 50.0),
-        ("exp-v2-b-2-evaluate", f"### exp.v2_B, iteration 2: evaluate\n\n{RESULT.table}\n\n[{page}]({page})"),
+        ("exp-v2-2-evaluate", f"### exp-v2, iteration 2: evaluate\n\n{RESULT.table}\n\n[{page}]({page})"),
     ]
 
 
@@ -116,3 +121,28 @@ def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:
     assert artifacts.run_page(url, "demo") == f"{url}/runs/demo"
     assert artifacts.run_page(url, "demo", 2) == f"{url}/runs/demo/2"
     assert artifacts.run_page("", "demo", 2) == ""
+
+
+ENDS = [(t, stage, *rest) for t in (1, 12) for stage in get_args(Stage) for rest in ((), ("progress",))]
+OF_RUNS = st.tuples(st.from_regex(RUN_NAME, fullmatch=True), st.sampled_from([*ENDS, ("dashboard",), ("curves",)]))
+OF_MODELS = st.tuples(st.sampled_from(["evaluation", "recheck"]), st.tuples(st.text()))
+ALIKE = [("a.b", ("curves",)), ("a-b", ("curves",)), ("A-B", ("curves",)), ("a_b", ("curves",)), ("a-b.", ("curves",))]
+ALIKE += [("evaluation", (1, "evaluate")), ("evaluation", ("1-evaluate",)), ("Evaluation", (1, "evaluate"))]
+ALIKE += [("evaluation", (model,)) for model in ("gpt/4", "gpt-4", "GPT-4", "gpt 4", "ü", "ä")]
+
+
+@given(st.lists(st.sampled_from(ALIKE) | OF_RUNS | OF_MODELS, unique=True))
+@example(ALIKE)
+def test_artifacts_of_different_names_have_different_keys(named: list[tuple[str, tuple[Any, ...]]]) -> None:
+    keys = [artifacts._key(name, *parts) for name, parts in named]
+    assert len(set(keys)) == len(named)
+    assert all(re.fullmatch("[a-z0-9-]+", key) for key in keys)  # what Prefect allows
+
+
+def test_runs_whose_names_look_alike_in_a_key_keep_their_own_artifacts(prefect: SyncPrefectClient) -> None:
+    with artifacts.written():
+        for run in ("a.b", "a-b", "A-B"):
+            artifacts.stage_result(run, 1, "evaluate", RESULT, "")
+    latest = prefect._client.post("/artifacts/latest/filter", json={}).json()
+    described = {artifact["description"] for artifact in latest}
+    assert {f"{run}, iteration 1: result of evaluate" for run in ("a.b", "a-b", "A-B")} <= described

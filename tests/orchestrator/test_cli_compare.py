@@ -67,9 +67,9 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> list[Panel]:
     return drawn
 
 
-def add_run(session: Session, name: str, right: Sequence[bool], kl: float) -> None:
+def add_run(session: Session, name: str, right: Sequence[bool], kl: float, seed: int = 1) -> None:
     """A run of which only S(1) was evaluated, on a question for each of `right`."""
-    config = parse_config({"iterations": 1, "evaluation": {"benchmark": "b.jsonl"}}, "test")
+    config = parse_config({"iterations": 1, "seed": seed, "evaluation": {"benchmark": "b.jsonl"}}, "test")
     queries.runs.create_run(session, name=name, config=config)
     solver = Checkpoint(f"{name}/solver/1", name, "solver", 1, 2, "/m", name, None)
     queries.checkpoints.add_checkpoint(session, solver, {})
@@ -94,6 +94,31 @@ def test_models_are_compared_on_a_suite_and_on_its_average(store: Store) -> None
     assert ["+12.5"] * 4 in lines
     assert "difference to mine:base" in text
     assert "This makes it" not in text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_figure_of_an_arm_is_cut_off_in_a_narrow_terminal(
+    store: Store, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    with store.write() as session:
+        for position, arm in enumerate(("baseline", "a_much_longer_name_of_an_arm")):
+            for seed in range(1, 7):
+                name = f"{arm}-{seed}"
+                add_run(session, name, [True, *[(seed + i) % (3 + position) > 0 for i in range(7)]], 0.1, seed)
+                accuracy = SeriesPoint(1, "label_accuracy", "kept", "exact", 0.7 + seed / 100, 0.6, 0.9, 100)
+                queries.series.put_series(session, name, [accuracy])
+                queries.experiments.add_run(session, ExperimentRun(name, "wide", arm, position, seed))
+    comparison = json.loads(output_of("wide", "--json"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = output_of("wide")
+    assert max(map(len, text.splitlines())) <= columns
+    for arm in comparison["arms"]:
+        for name in ("greedy", "majority", "pass_at_1", "label_accuracy"):
+            interval = arm["curves"][name][-1]["interval"]
+            assert f"{100 * interval['lo']:.1f} to {100 * interval['hi']:.1f}" in text
+        for difference in arm["differences"].values():
+            assert f"sign p = {difference['over_seeds']['sign_p']:.2g}" in text
+    assert "labels" in text
 
 
 def test_a_missing_evaluation_is_named_with_its_command(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from io import BytesIO
 
@@ -25,6 +26,16 @@ def test_figures_that_are_all_0_have_an_axis() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         picture_of([Panel("accuracy", {"run": {0: ZERO, 1: ZERO}}, "step")])
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [math.nan, 0.5], [0.5, math.inf, -math.inf], [0.5]])
+@pytest.mark.parametrize("x", ["iteration", "step", "k"])
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_what_is_not_finite_is_not_drawn(values: list[float], x: comparison.X, suffix: str) -> None:
+    line = {t: Estimate(value, value, value, 1) for t, value in enumerate(values, 1)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert picture_of([Panel("a figure", {"run": line}, x, runs={"run": [line, line]})], suffix)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from core.settings.templates import CHALLENGER_USER
 from core.types import Question, Spent, question_id
 from orchestrator.costs import BudgetSpent
-from orchestrator.installation.home import Home
+from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.loop import generate_questions, label_questions
 from orchestrator.runs import prepare
 from storage import queries
@@ -109,3 +111,25 @@ def test_the_run_s_settings_say_which_candidate_is_malformed(
         stored = queries.questions.questions_of(session, "a", 1)
     assert [question.text for question in stored] == questions
     assert [question.raw for question in stored] == replies
+
+
+@pytest.mark.parametrize(
+    ("token", "questions"), [("(turn)", [None, "What is 3?"]), (None, ["2 (TURN) 3?", "What is 3?"])]
+)
+def test_a_question_with_a_control_token_of_the_solver_at_hand_is_malformed(
+    sqlite: Store, tmp_path: Path, token: str | None, questions: list[str | None]
+) -> None:
+    """No family of models is known to have this token."""
+    folder = tmp_path / "model"
+    shutil.copytree(MICRO_MODEL, folder)
+    if token is not None:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.add_special_tokens({"additional_special_tokens": [token]})
+        tokenizer.save_pretrained(folder)
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.candidates": 2, "base_model": str(folder)})
+    replies = ["<question>2 (TURN) 3?</question> \\boxed{2}", "<question>What is 3?</question> \\boxed{3}"]
+    with fake_applications({CHALLENGER_USER: replies}) as (services, _):
+        last_write = generate_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
+    with sqlite.write() as session:
+        last_write(session)
+        assert [question.text for question in queries.questions.questions_of(session, "a", 1)] == questions

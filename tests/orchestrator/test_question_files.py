@@ -43,9 +43,9 @@ def stream(rows: list[Row]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def written(write: Callable[[pa.Table, Any], object], rows: list[Row]) -> bytes:
+def written(write: Callable[[pa.Table, Any], object], rows: list[Row] | pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    write(pa.Table.from_pylist(rows), sink)
+    write(pa.Table.from_pylist(rows) if isinstance(rows, list) else rows, sink)
     return sink.getvalue().to_pybytes()
 
 
@@ -103,6 +103,8 @@ def test_a_saved_split_is_read_shard_after_shard(ending: str, tmp_path: Path) ->
         ("p.arrow", b"not Arrow"),
         ("p.jsonl", "Größe".encode("utf-16")),
         ("split/dataset_dict.json", b"{}"),
+        ("p.csv", b"problem,answer,answer\n?1,5,6\n"),
+        ("p.parquet", written(pq.write_table, pa.Table.from_arrays([["?1"], ["5"]], ["problem", "problem"]))),
     ],
 )
 def test_a_file_that_is_not_read_is_named(name: str, content: bytes, tmp_path: Path) -> None:
@@ -147,6 +149,23 @@ def user(content: Any) -> Row:
         ({"p": "?1", "a": [1, 2.5]}, "p", "a", GivenPrompt("?1", "1, 2.5")),
         ({"p": "?1", "a": r"\infty"}, "p", "a", GivenPrompt("?1", r"\infty")),
         ({"p": "?1", "a": "None of these"}, "p", "a", GivenPrompt("?1", "None of these")),
+        ({"p": "?1", "a": "Na"}, "p", "a", GivenPrompt("?1", "Na")),
+        ({"p": "?1", "a": "<"}, "p", "a", GivenPrompt("?1", "<")),
+        ({"p": "?1", "a": "He sold 48/2=<<48/2=24>>24\n#### 1,072"}, "p", "a", GivenPrompt("?1", "1,072")),  # GSM8K
+        ({"p": "?1", "a": r"So $x=\boxed{\frac12}$."}, "p", "a", GivenPrompt("?1", r"\frac12")),  # MATH
+        ({"p": "?1", "a": "#### End\n\\boxed{5}"}, "p", "a", GivenPrompt("?1", "5")),
+        ({"p": "?1", "a": r'["\\frac{3}{4}"]'}, "p", "a", GivenPrompt("?1", r"\frac{3}{4}")),  # Skywork-OR1
+        ({"p": "?1", "a": "[1, 2]"}, "p", "a", GivenPrompt("?1", "[1, 2]")),
+        ({"p": "?1", "m": '{"ground_truth": "7"}'}, "p", "m.ground_truth", GivenPrompt("?1", "7")),
+        ({"m": '[{"role": "user", "content": "?1"}]'}, "m", None, GivenPrompt("?1", None)),
+        ({"m": user("?1")}, "m", None, GivenPrompt("?1", None)),
+        ({"m": [{"role": "User", "content": ["?1"]}]}, "m", None, GivenPrompt("?1", None)),
+        (
+            {"m": [{"from": "human", "value": "?1", "role": None}, {"role": "assistant", "content": None}]},
+            "m",
+            None,
+            GivenPrompt("?1", None),
+        ),
     ],
 )
 def test_columns_as_the_hub_has_them(
@@ -161,6 +180,7 @@ def test_columns_as_the_hub_has_them(
 
 NO_ANSWERS = [
     *("NaN", "Infinity", "-Infinity", "1e999", "null", "true", '""', '" "', "[]", "{}", "[null]", '["7", NaN]'),
+    *('"NA"', '"#N/A"', '"NaT"', '"nil"', '"notfound"', '"?"', '"-"', '"\\u200b"', '"\\u0000"', '["7", "?"]', '"5 ####"'),
     *('[["7"]]', '"nan"', '"NaN"', '"None"', '"null"', '"NULL"', '"Infinity"', '"-inf"', '"N/A"', '"<NA>"', '" none "'),
 ]
 
@@ -184,6 +204,11 @@ def test_what_is_no_answer_is_refused_with_line_and_column(answer: str, tmp_path
         ["?1"],
         [user([{"type": "image", "url": "x"}])],
         [user(None)],
+        "[{'role': 'user', 'content': '?1'}]",
+        '[{"role": "user", "content": "?1"}',
+        "\u200b",
+        float("nan"),
+        float("inf"),
         {"ground_truth": "7"},
     ],
 )
@@ -193,16 +218,35 @@ def test_what_is_no_question_is_refused_with_line_and_column(value: Any, tmp_pat
         read(tmp_path / "p.jsonl", "prompt", None)
 
 
+@pytest.mark.parametrize("option", [None, float("nan"), {"text": "4"}, "\u200b"])
+def test_what_is_no_option_is_refused_with_line_and_column(option: Any, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_bytes(lines([{"problem": "?1", "options": ["3", option], "answer": "A"}]))
+    (tmp_path / "p.toml").write_text('title = "t"\nsource = "s"\nanswers = "choice"\ncolumns = {options = "options"}\n')
+    with pytest.raises(BenchmarkError, match=r"p\.jsonl, line 1: column 'options': "):
+        load_benchmark(str(tmp_path / "p.toml"))
+
+
+def test_a_missing_id_and_level_may_be_written_as_nan(tmp_path: Path) -> None:
+    row = {"problem": "?1", "answer": "7", "id": float("nan"), "level": float("nan")}
+    (tmp_path / "p.jsonl").write_bytes(lines([row, row]))
+    assert [(item.id, item.level) for item in load_benchmark(str(tmp_path / "p.jsonl"))] == [
+        ("p/00000", None),
+        ("p/00001", None),
+    ]
+
+
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_a_float_has_no_digits_that_its_file_does_not_have(kind: pa.DataType, ending: str, tmp_path: Path) -> None:
     truths = pa.array([{"a": 0.1, "b": [0.3]}], pa.struct([("a", kind), ("b", pa.list_(kind))]))
-    table = pa.table({"problem": ["?1"], "answer": pa.array([0.1], kind), "truth": truths})
+    named = pa.array([[("c", 0.7)]], pa.map_(pa.string(), kind))
+    table = pa.table({"problem": ["?1"], "answer": pa.array([0.1], kind), "truth": truths, "named": named})
     file = tmp_path / f"p.{ending}"
     if ending == "parquet":
         pq.write_table(table, file)
     else:
         pa.feather.write_feather(table, file)
-    answers = [prompt.answer for column in ("answer", "truth.a", "truth.b") for prompt in read(file, answer=column)]
-    assert answers == ["0.1", "0.1", "0.3"]
+    columns = ("answer", "truth.a", "truth.b", "named.c")
+    answers = [prompt.answer for column in columns for prompt in read(file, answer=column)]
+    assert answers == ["0.1", "0.1", "0.3", "0.7"]
     assert [item.answer for item in load_benchmark(str(file))] == ["0.1"]

@@ -102,7 +102,7 @@ def test_every_iteration_has_every_key(sqlite: Store) -> None:
     assert [row["t"] for row in iterations(sqlite, "new")] == [0]
     for row in iterations(sqlite, "demo") + iterations(sqlite, "new"):
         assert row.keys() >= ITERATION_KEYS
-    assert figures(sqlite, "new")["state"] == "interrupted"  # as in all views of runs: nobody works on it
+    assert figures(sqlite, "new")["state"] == "created"  # as in all views of runs
 
 
 def test_an_unfinished_evaluation_gives_no_figure(sqlite: Store) -> None:

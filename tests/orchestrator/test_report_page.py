@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from core.settings.parsing import parse_config
 from core.types import Evaluated
@@ -16,6 +17,7 @@ from orchestrator.report.canvas import COLOURS
 from orchestrator.report.headline import headline
 from orchestrator.report.measures import measure
 from storage import queries
+from storage.models import Stages
 from storage.session import Store, open_store
 from tests.orchestrator.judged_run import JUDGE, fill_judged_run
 from tests.orchestrator.small_run import small_run
@@ -169,3 +171,15 @@ def test_tags_and_note_of_a_run_are_in_its_page_and_its_figures(sqlite: Store, t
     assert SCRIPT not in page
     reported = figures(sqlite, "noted")
     assert (reported["tags"], reported["note"]) == (["a", "b"], f"line 1\n{SCRIPT}")
+
+
+def test_the_page_says_what_the_drift_rules_did_not_test(sqlite: Store, tmp_path: Path) -> None:
+    untested = "not tested for drift, because alerts.min_n asks for 100 items: held out (n = 12)"
+    fill_run(sqlite, "few", per_level=2)
+    with sqlite.write() as session:
+        key = (Stages.run == "few", Stages.iteration == 3, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*key).values(result={"action": "warn", "untested": untested}))
+    page = write_report(sqlite, "few", tmp_path).read_text(encoding="utf-8")
+    assert f"Health check of iteration 3: {untested}." in page
+    assert page.count("not tested for drift") == 1
+    assert [iteration["untested"] for iteration in iterations(sqlite, "few")] == [None, None, None, untested]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import random
 import threading
+import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +21,11 @@ from arrivals import Arrivals
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
+from services.api import export_writing
 from services.api.app import PREFIX, create_app
-from storage import exports, queries
+from services.api.routes import exports as export_routes
+from storage import export_rows, exports, queries
+from storage.export_rows import Page
 from storage.session import Store
 from tests.api_server import served
 
@@ -61,6 +70,71 @@ def test_simultaneous_requests_make_an_export_once_and_do_not_block_the_health_c
     assert {response.status_code for response in responses} == {200}
     assert len({response.content for response in responses[:8]}) == 1
     assert len(written) == 1
+
+
+@pytest.fixture
+def held(store: Store, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Exports write one page, of random texts, and then wait for this event."""
+    may_go_on, pages_of = threading.Event(), exports.pages_of
+    texts = random.Random(0)
+
+    def held_pages(*arguments: Any) -> Iterator[Page]:
+        for number, (questions, rows) in enumerate(pages_of(*arguments)):
+            assert number == 0 or may_go_on.wait(60)
+            yield Page(questions, [{**row, "text": texts.randbytes(40_000).hex()} for row in rows])
+
+    monkeypatch.setattr(export_rows, "_QUESTIONS", 1)
+    monkeypatch.setattr(exports, "pages_of", held_pages)
+    monkeypatch.setattr(export_writing, "_SILENCE_S", 0.01)
+    monkeypatch.setattr(export_writing, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(export_routes, "PATIENCE_S", 0.01)
+    return may_go_on
+
+
+@pytest.mark.parametrize("kind", exports.FORMATS)
+def test_a_file_is_sent_while_it_is_written_to_all_who_ask_for_it(
+    store: Store, tmp_path: Path, held: threading.Event, kind: str
+) -> None:
+    app = create_app(store, tmp_path / "exports", ask_for_keys=False)
+    with served(app) as url, ThreadPoolExecutor(2) as clients, httpx.Client(trust_env=False, timeout=60) as http:
+        address, parameters = f"{url}{FILE}", {"format": kind}
+        with (
+            http.stream("GET", address, params=parameters) as first,
+            http.stream("GET", address, params=parameters) as second,
+            http.stream("GET", f"{address}/manifest", params=parameters) as manifest,
+        ):
+            pieces = [stream.iter_raw() for stream in (first, second, manifest)]
+            begun = [next(of_stream) for of_stream in pieces]
+            assert (all(begun), begun[2].strip()) == (True, b"")
+            head = clients.submit(http.head, address, params=parameters)
+            held.set()
+            whole = [piece + b"".join(of_stream) for piece, of_stream in zip(begun, pieces, strict=True)]
+        again = http.get(address, params=parameters)
+    described = json.loads(whole[2])
+    assert whole[0] == whole[1] == again.content
+    assert hashlib.sha256(whole[0]).hexdigest() == described["sha256"]
+    assert again.headers["etag"] == head.result().headers["etag"] == f'"{described["sha256"]}"'
+    assert first.headers["content-disposition"] == again.headers["content-disposition"]
+    assert first.headers["content-type"] == again.headers["content-type"]
+    if kind == "huggingface":
+        with zipfile.ZipFile(io.BytesIO(whole[0])) as archive:
+            assert archive.testzip() is None
+
+
+def test_a_file_whose_writing_ends_with_the_server_is_not_taken_for_complete(
+    store: Store, tmp_path: Path, held: threading.Event
+) -> None:
+    app = create_app(store, tmp_path / "exports", ask_for_keys=False)
+    with served(app) as url, httpx.Client(trust_env=False, timeout=60) as http:
+        with http.stream("GET", f"{url}{FILE}") as response:
+            pieces = response.iter_raw()
+            assert next(pieces)
+            app.state.ending.set()
+            held.set()
+            with pytest.raises(httpx.RemoteProtocolError):
+                assert not [*pieces]
+        app.state.ending.clear()
+        assert http.get(f"{url}{FILE}").status_code == 200
 
 
 def test_no_export_is_begun_for_a_client_that_has_disconnected(store: Store, tmp_path: Path) -> None:

@@ -79,11 +79,12 @@ def test_head_reads_no_file_and_is_no_way_to_start_something(api: TestClient, tm
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("path", [FILE, "/", "/runs/demo", "/api/docs", "/static/app.js"])
 def test_a_file_that_the_client_has_is_not_sent_again(
-    method: str, condition: Callable[[str], str], status: int, api: TestClient
+    path: str, method: str, condition: Callable[[str], str], status: int, api: TestClient
 ) -> None:
-    tag = api.get(FILE).headers["etag"]
-    response = api.request(method, FILE, headers={"If-None-Match": condition(tag), "Range": "bytes=1-"})
+    tag = api.get(path).headers["etag"]
+    response = api.request(method, path, headers={"If-None-Match": condition(tag), "Range": "bytes=1-"})
     assert response.status_code == (206 if (status, method) == (200, "GET") else status)
     assert response.headers["etag"] == tag
     if status == 304:

@@ -14,6 +14,7 @@ from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.rows import SeriesPoint
 from storage.session import Store
+from tests.synthetic_run import finish
 
 NAMES = ("a", "b", "c")
 
@@ -50,6 +51,34 @@ def test_a_run_is_listed_with_its_method(api: TestClient) -> None:
     assert {run["method"] for run in get(api, "/runs")["items"]} == {CoEvolution().solver.reward.type}
 
 
+def test_the_list_says_how_many_iterations_are_done_and_their_curves_come_with_one_request(
+    api: TestClient, store: Store
+) -> None:
+    with store.write() as session:
+        finish(session, "a", 1, "check_health", {}, 1)
+        finish(session, "a", 2, "evaluate", {}, 1)
+    assert {run["name"]: run["iterations_done"] for run in get(api, "/runs")["items"]} == {"a": 1, "b": 0, "c": 0}
+    alone = {run: get(api, f"/runs/{run}/series", name="held_out") for run in NAMES}
+    together = get(api, "/series", run=["c", "a"], name=["held_out", "label_accuracy"])
+    assert together == [{"run": "c", "points": alone["c"]}, {"run": "a", "points": alone["a"]}]
+    assert all(alone.values())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status", "words"),
+    [
+        ({"run": ["a", "nosuch"], "name": "held_out"}, 404, "run nosuch: no such run"),
+        ({"run": "a", "name": ["held_out", "held_uot"]}, 422, "did you mean held_out"),
+        ({"run": "a"}, 422, "name"),
+        ({"name": "held_out"}, 422, "run"),
+    ],
+)
+def test_series_of_several_runs_name_what_is_wrong(
+    api: TestClient, parameters: dict[str, Any], status: int, words: str
+) -> None:
+    assert words in get(api, "/series", status, **parameters)["detail"]
+
+
 def test_a_cursor_of_another_order_is_refused(api: TestClient) -> None:
     following = get(api, "/runs", sort="name", limit=1)["next"]
     for sort in ("-name", "held_out", "created"):
@@ -76,6 +105,9 @@ def test_runs_are_filtered_by_their_states(api: TestClient, store: Store) -> Non
         queries.runs.set_run_status(session, "a", "done")
         queries.runs.set_run_status(session, "b", "failed")
     assert [run["name"] for run in get(api, "/runs", state=["done", "failed"])["items"]] == ["b", "a"]
+    assert [run["name"] for run in get(api, "/runs", state="created")["items"]] == ["c"]
+    with store.write() as session:
+        queries.runs.set_run_status(session, "c", "running")
     # No process works on it, so it is interrupted, whatever its stored status says.
     assert [run["name"] for run in get(api, "/runs", state="interrupted")["items"]] == ["c"]
     assert [run["name"] for run in get(api, "/runs", state="failed", name="a")["items"]] == []

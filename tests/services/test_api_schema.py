@@ -90,6 +90,8 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
             case.query["run"] = RUN
         if "name" in (case.query or {}) and operation.path.endswith("/runs/{run}/series"):
             case.query["name"] = "kl"
+        if "run" in (case.query or {}) and operation.path.endswith("/v1/series"):
+            case.query.update(run=[RUN, OTHER], name=["kl", "held_out"])
         if "run" in (case.query or {}) and "/comparison/" in operation.path:
             case.query["run"] = [RUN, OTHER]
             case.query.update({name: RUN for name in case.query if name == "baseline"})

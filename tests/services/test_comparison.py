@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import paired_share_difference
@@ -100,6 +101,27 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     assert "over the choice of questions" in over_questions
 
 
+def test_a_comparison_says_once_which_runs_are_not_paired_and_reads_the_questions_of_last_iterations_only(
+    experiment: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+    results_of = queries.evaluations.results_of
+
+    def recorded(session: Session, key: str, **page: Any) -> list[Evaluated]:
+        read.append(key)
+        return results_of(session, key, **page)
+
+    monkeypatch.setattr(queries.evaluations, "results_of", recorded)
+    for run in ("one", "two"):
+        add_run(experiment, run, [[YES, NO, NO, NO], [YES, YES, NO, NO]], seed=7)
+    with experiment.read() as session:
+        comparison = compare(session, *arms_named(session, ["x-full-1", "one", "x-full-2", "two"]))
+    [remark] = [remark for remark in comparison.remarks if "paired by seed" in remark]
+    assert remark.count(": one (7), x-full-2 (2), two (7);") == 1
+    assert [point.iteration for point in comparison.arms[1].curves["greedy"]] == [0, 1]
+    assert len(read) == len(comparison.arms)
+
+
 def test_the_latest_accuracy_is_compared_on_the_same_questions(experiment: Store) -> None:
     """The baseline's S(1) has q0 and q1 right, the other's q0, q1 and q3: a quarter more, of four questions."""
     with experiment.write() as session:
@@ -122,7 +144,8 @@ def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
     assert comparison.arms[1].curves["greedy"][0].interval is None
     *_, single, different = comparison.remarks
     assert single.startswith("x-full-2: a single run is compared")
-    assert different.startswith("x-full-2: it is not paired by seed, since its seeds (2) are not those of x-all-1 (1)")
+    assert different.startswith("Not paired by seed")
+    assert "those of x-all-1 (1): x-full-2 (2)" in different
     with experiment.read() as session:
         same_seed = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
     assert same_seed.remarks[-1] == single.replace("x-full-2", "x-full-1")

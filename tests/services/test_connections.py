@@ -109,6 +109,19 @@ def test_a_connection_with_half_a_request_is_closed_after_the_limit(
         assert read_until_closed(connection) == b""
 
 
+@pytest.mark.parametrize("head", [b"Content-Length: 1000000000", b"Transfer-Encoding: chunked"])
+def test_a_body_that_arrives_byte_by_byte_has_no_more_time(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setitem(LIMITS_S, h11.SEND_BODY, 0.2)
+    part = b"1\r\n \r\n" if b"chunked" in head else b" "
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: here\r\n" + head + b"\r\n\r\n")
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):  # noqa: PT012
+            for _ in range(10**6):
+                connection.sendall(part)
+
+
 def test_half_a_second_request_of_a_connection_is_closed_after_the_limit_too(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

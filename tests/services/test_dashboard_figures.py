@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,17 @@ from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store
 from tests.api_server import served
 from tests.browsing import without_complaints
-from tests.synthetic_run import CONFIG, add_evaluations, create, evaluate, fill_run, held_out, label, vote_of
+from tests.synthetic_run import (
+    CONFIG,
+    add_evaluations,
+    add_iteration,
+    create,
+    evaluate,
+    fill_run,
+    held_out,
+    label,
+    vote_of,
+)
 
 # A method that makes its labels in training, so that its prompts are not voted on.
 ANEW = {"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}}
@@ -232,6 +243,27 @@ def test_no_line_leads_to_an_estimate_of_label_accuracy(address: str, sqlite: St
     expect(chart.locator("a")).to_have_count(6)  # three points of the kept questions, three of all
     lines = chart.locator("[data-marks=line] path").evaluate_all("paths => paths.map(path => path.getAttribute('d'))")
     assert [line.count("L") for line in lines] == [1, 1]  # each from the first iteration to the second
+
+
+@pytest.mark.parametrize(("least", "count"), [(12, 0), (13, 1), (1_000, 2)])
+def test_the_page_says_which_accuracy_the_drift_rules_do_not_test(
+    address: str, sqlite: Store, page: Page, least: int, count: int
+) -> None:
+    """The benchmark has 12 questions, and the audit some 200 kept ones."""
+    config = parse_config({"alerts": {"min_n": least}}, "test")
+    with sqlite.write() as session:
+        create(session, "few", config)
+        evaluate(session, "few", 0, held_out([4] * 12, [1] * 12, [1] * 12), took=5)
+        add_iteration(session, "few", 1, random.Random(1), per_level=2)
+        for t in range(2):
+            refresh(session, "few", t)
+    panels = page.locator("section").filter(has_text="The drift rules do not test it")
+    page.goto(f"{address}/runs/few")
+    expect(page.get_by_role("heading", name="Held-out accuracy")).to_be_visible()
+    expect(panels).to_have_count(count)
+    if count:
+        expect(panels.filter(has_text=f"n is 12, and alerts.min_n asks for {least:,}")).to_have_count(1)
+        expect(panels.filter(has_text="The guard's signal decline tests whether it falls.")).to_have_count(1)
 
 
 def test_the_bars_of_the_histogram_have_the_filters_that_the_page_has_now(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import aiohttp
@@ -53,6 +54,14 @@ TEXT = {"type": "text", "text": BOX}
             ChatReply(f"So {BOX}", "stop", False, 0, 0),
         ),
         (chat([]), ChatReply("", "stop", False, 0, 0)),
+        (chat([{"text": BOX}]), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat([TEXT, {"type": "refusal", "refusal": "No."}]), ChatReply(BOX, "stop", False, 0, 0)),
+        (chat(reason="model_length"), ChatReply(BOX, "length", False, 0, 0)),
+        (chat(reason="max_tokens"), ChatReply(BOX, "length", False, 0, 0)),
+        (chat(None, reason="tool_calls", tool_calls=[{"id": "1"}]), ChatReply("", "stop", False, 0, 0)),
+        (chat(logprobs=None, annotations=[], audio=None), ChatReply(BOX, "stop", False, 0, 0)),
+        (b"\xef\xbb\xbf" + json.dumps(chat()).encode(), ChatReply(BOX, "stop", False, 0, 0)),
+        (b"\n\n " + json.dumps(chat()).encode(), ChatReply(BOX, "stop", False, 0, 0)),
         (chat(None, reasoning_content=BOX), ChatReply("", "stop", False, 0, 0)),
         (chat(BOX, reasoning_content="3 + 4", reasoning="3"), ChatReply(BOX, "stop", False, 0, 0)),
         (chat(None, refusal="No."), ChatReply("", "stop", False, 0, 0)),
@@ -60,7 +69,7 @@ TEXT = {"type": "text", "text": BOX}
         (chat('The "error" is small.'), ChatReply('The "error" is small.', "stop", False, 0, 0)),
     ],
 )
-def test_legal_replies_are_read(reply: dict[str, Any], expected: ChatReply) -> None:
+def test_legal_replies_are_read(reply: dict[str, Any] | bytes, expected: ChatReply) -> None:
     with fake_service(lambda *_: (200, reply)) as (service, requests):
         assert ask(service) == expected
     assert len(requests) == 1
@@ -78,6 +87,7 @@ def test_legal_replies_are_read(reply: dict[str, Any], expected: ChatReply) -> N
         chat(7),
         chat(["x"]),
         b"<html>",
+        b'data: {"choices": [{"delta": {"content": "7"}}]}\n\ndata: [DONE]\n\n',
     ],
 )
 def test_a_reply_that_is_no_chat_completion_is_an_error(reply: Any) -> None:
@@ -95,6 +105,9 @@ def test_a_reply_that_is_no_chat_completion_is_an_error(reply: Any) -> None:
         {"error": "The server is busy, try again later"},
         {"choices": [{"error": {"code": 503, "message": "x"}, "finish_reason": "error", "message": {"content": ""}}]},
         {"error": {"code": 429}, "choices": []},
+        {"object": "error", "message": "x", "code": 503},
+        {"object": "error", "message": "The server is overloaded."},
+        chat("So", reason="error"),
     ],
 )
 def test_an_error_that_may_pass_is_asked_again_also_with_status_200(reply: dict[str, Any]) -> None:
@@ -110,6 +123,7 @@ def test_an_error_that_may_pass_is_asked_again_also_with_status_200(reply: dict[
         ({"error": {"code": 401}}, InferenceError),
         ({"error": {"code": 402, "message": "no credits"}}, InferenceError),
         ({"error": "no such model"}, InferenceError),
+        ({"object": "error", "message": "too long", "code": 400}, RequestRefused),
         ({"error": {"code": "model_not_found"}}, InferenceError),
     ],
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from select import select
 
 import pytest
 
-from services.listeners import IS_CHECKED, Stranger, _listeners_in, refuse_stranger, stranger_of, users_at
+from services.listeners import IS_CHECKED, Stranger, _listeners_in, _watch, refuse_stranger, stranger_of, users_at
 
 pytestmark = pytest.mark.skipif(not IS_CHECKED, reason="this system does not say whose a socket is")
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -35,6 +36,70 @@ def test_a_socket_of_this_user_takes_a_connection(bound: str, asked: str, is_our
             return
         with pytest.raises(Stranger):
             refuse_stranger(asked, port)
+
+
+NOBODY = 65534
+# An address, whether the socket takes IPv6 only, and whether it may share its port.
+BOUND = [(host, False, shared) for host in ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1") for shared in (False, True)]
+BOUND += [(host, only_6, shared) for host in ("::", "::1") for only_6 in (False, True) for shared in (False, True)]
+
+
+def listening(host: str, only_6: bool, shared: bool, port: int = 0, user: int = 0) -> socket.socket:
+    """A listening socket that belongs to `user`. Raises `OSError`."""
+    os.seteuid(user)
+    try:
+        server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    finally:
+        os.seteuid(0)
+    try:
+        if shared:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if ":" in host:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_6)
+        server.bind((host, port))
+        server.listen()
+    except OSError:
+        server.close()
+        raise
+    return server
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a socket of another user")
+@pytest.mark.parametrize("ours", BOUND)
+def test_it_is_said_whose_socket_a_connection_reaches_while_another_user_listens_too(
+    ours: tuple[str, bool, bool],
+) -> None:
+    reached = list[bool]()
+    for theirs in BOUND:
+        with listening(*ours) as our_socket:
+            port = our_socket.getsockname()[1]
+            try:
+                their_socket = listening(*theirs, port=port, user=NOBODY)
+            except OSError:
+                continue  # the kernel lets them not listen there
+            with their_socket:
+                for host in ("127.0.0.1", "::1"):
+                    try:
+                        connection = socket.create_connection((host, port))
+                    except OSError:
+                        continue
+                    with connection:
+                        [taker], _, _ = select([our_socket, their_socket], [], [])
+                        taker.accept()[0].close()
+                        reached.append(taker is their_socket)
+                        assert users_at(host, port) == {NOBODY if reached[-1] else 0}, (theirs, host)
+    assert set(reached) == (set() if ours[:2] == ("::", False) else {False, True})  # it shares its port with nobody
+
+
+@pytest.mark.parametrize("host", ["localhost", b"127.0.0.1"])
+def test_a_guarded_port_is_looked_up_for_a_name_too(host: str | bytes) -> None:
+    """A client may leave it to Python's socket to look a name up."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        port = server.getsockname()[1]
+        _watch("socket.connect", (client, (host, port)), {port})
+        with pytest.raises(Stranger):
+            _watch("socket.connect", (client, (host, 1)), {1})
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])

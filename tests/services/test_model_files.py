@@ -25,6 +25,7 @@ UNKNOWN_ROLE = (
     "{% for m in messages %}{% if m['role'] not in ['user', 'assistant'] %}"
     "{{ raise_exception('Only user and assistant roles are supported!') }}{% endif %}{% endfor %}" + _TURNS
 )
+DEEP = "{{ " + "(" * 3_000 + "1" + ")" * 3_000 + " }}"
 REFUSING = {"Gemma": GEMMA, "Mistral": ALTERNATE, "an unknown role": UNKNOWN_ROLE, "after a line": "\n" + GEMMA}
 SYSTEM, USER = {"role": "system", "content": "Think."}, {"role": "user", "content": "1 + 1?"}
 EXAMPLE = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
@@ -66,10 +67,49 @@ def test_a_template_that_takes_system_messages_is_left_as_it_is(folder: Path) ->
     assert tokenizer_of(folder).chat_template == AutoTokenizer.from_pretrained(folder).chat_template
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% unknown %}", "Hello"])
+@pytest.mark.parametrize("template", ["{{ raise_exception('never') }}", "{% unknown %}", "Hello", DEEP])
 def test_a_template_that_renders_no_question_is_refused_by_name(template: str, folder: Path) -> None:
     with pytest.raises(ChatRefused, match="chat_template"):
         TransformersEngine(with_template(folder, template))
+
+
+# Templates that write the question, but would keep the process busy, or take its memory.
+GREEDY = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "a long text": "{{ 'x' * 1000000000 }}",
+    "a text too long to be had": "{{ 'x' * 100000000000 }}",
+    "doubling": "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+    "a filter": "{{ 'a' | center(2000000000) | length }}",
+    "a format": "{{ '%01000000000d' % 3 }}",
+    "many small texts": "{% for a in range(99999) %}{{ '0123456789abcdef' }}{% endfor %}",
+    "a list": "{% set n = ['x'] * 1000000000 %}",
+    "only without a system message": "{% if messages | length == 1 %}{{ 'x' * 10000000 }}{% endif %}",
+}
+
+
+@pytest.mark.parametrize("template", GREEDY.values(), ids=GREEDY.keys())
+def test_a_template_that_takes_too_long_or_too_much_is_refused_by_name(template: str, folder: Path) -> None:
+    with pytest.raises(ChatRefused, match="chat_template"):
+        tokenizer_of(with_template(folder, template + "{{ messages[-1].content }}"))
+
+
+BROKEN = ["{{ 1 / 0 }}", "{{ 1 + 'a' }}", "{% include 'a' %}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"]
+BROKEN += ["{{ ''.__class__.__mro__ }}", "{{ messages[7].content }}", "{{ strftime_now(7) }}", "{{ ('x' * 1000001) }}"]
+
+
+@pytest.mark.parametrize("template", BROKEN, ids=range(len(BROKEN)))
+def test_every_error_of_a_template_refuses_the_model_and_later_the_request(template: str, folder: Path) -> None:
+    with pytest.raises(ChatRefused, match="chat_template"):
+        tokenizer_of(with_template(folder, template))
+    later = "{% if messages[-1].content == 'Break.' %}" + template + "{% endif %}{{ messages[-1].content }}"
+    engine = TransformersEngine(with_template(folder, later))
+    with pytest.raises(PromptRefused, match="chat_template"):
+        engine.check(Prompt(({"role": "user", "content": "Break."},), 0, 1, Sampling()))
+
+
+def test_a_template_with_the_tags_of_transformers_is_as_before(folder: Path) -> None:
+    template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% break %}{% endfor %}"
+    assert rendered(tokenizer_of(with_template(folder, template + "{{ messages[-1].content }}")), USER) == "1 + 1?" * 2
 
 
 def test_the_engine_answers_with_such_a_template_and_refuses_what_it_cannot_render(folder: Path) -> None:

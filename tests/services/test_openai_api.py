@@ -40,6 +40,10 @@ def server() -> TestClient:
         dict.fromkeys(("tools", "response_format", "stream", "unheard_of", "max_completion_tokens", "logit_bias")),
         {"stream": False, "frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "tools": [], "min_p": 0},
         {"response_format": {"type": "text"}, "repetition_penalty": 1.0, "user": "ann", "metadata": {"a": "b"}},
+        *({"top_k": value} for value in (-1, 0)),
+        {"tool_choice": "none", "parallel_tool_calls": True, "service_tier": "auto", "modalities": ["text"]},
+        {"best_of": 1, "length_penalty": 1.0, "stop_token_ids": [], "skip_special_tokens": True, "use_beam_search": False},
+        {"safety_identifier": "ann", "prompt_cache_key": "k", "stream_options": {"include_usage": False}},
     ],
 )
 def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]) -> None:
@@ -58,6 +62,10 @@ def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tools": [{"type": "function"}]}, "tools"),
         ({"top_logprobs": 5}, "top_logprobs"),
+        ({"top_k": -2}, "top_k"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"skip_special_tokens": False}, "skip_special_tokens"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"unheard_of": 0}, "unheard_of"),
         ({"max_completion_tokens": 0}, "max_completion_tokens"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
@@ -70,6 +78,11 @@ def test_options_that_would_change_the_answers_are_refused_by_name(options: dict
         response = server().post(path, json=body)
         assert response.status_code == 422
         assert {error["loc"][-1] for error in response.json()["detail"]} == {name}
+
+
+@pytest.mark.parametrize("stop", ["", [""], ["x", ""]])
+def test_an_empty_text_ends_no_answer(stop: Any) -> None:
+    assert server().post("/one", json={**CHAT, "stop": stop}).status_code == 422
 
 
 @pytest.mark.parametrize(

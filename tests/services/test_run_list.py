@@ -90,6 +90,7 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
         "method": None,
         "seed": None,
         "iterations": None,
+        "iterations_done": None,
         "updated_at": None,
         "tags": [],
         "note": "",

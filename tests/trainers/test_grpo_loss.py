@@ -117,6 +117,8 @@ LIMITS = {
     "the ratio overflows": (-1.0, -100.0, -1.0, -1.0, 0.0, math.exp(20), 0.0, 0, 1),
     "the ratio overflows, and is clipped": (-1.0, -100.0, -1.0, 1.0, 0.0, -1.28, 0.0, 0, 1),
     "the old policy said never": (-1.0, -INFINITE, -1.0, 0.0, 0.0, 0.0, 0.0, 0, 1),
+    "policy and reference say never": (-INFINITE, -1.0, -INFINITE, 0.0, 0.01, 0.0, 0.0, 0, 1),
+    "all three say never": (-INFINITE, -INFINITE, -INFINITE, 1.0, 0.01, -1.0, 0.0, 0, 0),
     "the ratio underflows": (-100.0, -1.0, -100.0, 1.0, 0.0, -math.exp(-20), 0.0, 0, 1),
 }
 
@@ -151,6 +153,18 @@ def test_what_lies_outside_the_mask_may_be_infinite() -> None:
     loss, _ = grpo_loss(**inputs, objective=objective("token"), max_tokens=MAX_TOKENS)
     loss.backward()
     assert loss == expected
+    assert inputs["logprobs"].grad is not None
+    assert inputs["logprobs"].grad.isfinite().all()
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_a_response_without_tokens_adds_nothing(average: LossAverage) -> None:
+    inputs = hand_worked()
+    inputs["mask"] = torch.tensor([[False, True, True, False], [False, False, False, False]])
+    loss, _ = grpo_loss(**inputs, objective=objective(average), max_tokens=MAX_TOKENS)
+    loss.backward()
+    weight = {"token": 1 / 2, "sequence": 1 / 4, "max_length": 1 / 16}[average]
+    assert loss.item() == pytest.approx(-2.2493147 * weight, rel=1e-6)
     assert inputs["logprobs"].grad is not None
     assert inputs["logprobs"].grad.isfinite().all()
 

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.settings.templates import Message
-from services.inference.encoding import holds_control_tokens
+from services.inference.encoding import holds_control_tokens, rendered_chat
 from trainers.base import SolverJob, TrainError, TrainJob, TrainQuestion
 from trainers.schedule import chats_at, questions_at
 
@@ -49,7 +48,7 @@ def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
                 raise TrainError(
                     f"{job.key}: question {facts.get('question_id')}: expected no control tokens of the model in it"
                 )
-            yield {"prompt": _render(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
+            yield {"prompt": rendered_chat(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
 
 
 def _facts(question: TrainQuestion) -> dict[str, str | None]:
@@ -60,11 +59,6 @@ def _facts(question: TrainQuestion) -> dict[str, str | None]:
         "label": question.label,
         "truth": question.truth,
     }
-
-
-def _render(tokenizer: Any, messages: list[Message]) -> str:
-    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return text
 
 
 def _write(rows: list[dict[str, str]], path: Path) -> None:

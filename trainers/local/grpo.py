@@ -75,8 +75,13 @@ def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     to 20 on either side, and the estimate to 10 nats; where a limit cuts, the gradient is 0. Otherwise a single token
     whose probability collapsed would overflow.
     """
-    log_ratio = _limited(reference_logprobs - logprobs)
+    log_ratio = _limited(_log_ratio(reference_logprobs, logprobs))
     return (log_ratio.exp() - log_ratio - 1).clamp(max=LARGEST_K3)
+
+
+def _log_ratio(logprobs: Tensor, others: Tensor) -> Tensor:
+    """The difference, elementwise; 0 for a token that is impossible under both, where it would be NaN."""
+    return (logprobs - others).masked_fill(logprobs.isneginf() & others.isneginf(), 0.0)
 
 
 def _limited(log_ratio: Tensor) -> Tensor:
@@ -113,9 +118,9 @@ def grpo_loss(
     Log-probabilities and entropies are (B, T), `advantages` (B,). The parts are "kl" (k3), "clipped" (the number of
     tokens where the clip reduces the objective), and the numbers of tokens whose k3 or whose `log r` was limited,
     "kl_limited" and "ratio_limited". The loss of a batch is the mean of its micro batches' losses, weighted
-    by their numbers of sequences, or of tokens for "token".
+    by their numbers of sequences, or of tokens for "token". A response without tokens adds 0.
     """
-    log_ratio, advantage = logprobs - old_logprobs, advantages[:, None]
+    log_ratio, advantage = _log_ratio(logprobs, old_logprobs), advantages[:, None]
     ratio = _limited(log_ratio).exp()
     unclipped = ratio * advantage
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
@@ -127,9 +132,10 @@ def grpo_loss(
         token_loss = token_loss - objective.entropy_coefficient * entropies
     sequence_sums = token_loss.where(mask, 0.0).sum(1)
     if objective.loss_average == "token":
-        loss = sequence_sums.sum() / mask.sum()
+        loss = sequence_sums.sum() / mask.sum().clamp(min=1)
     else:
-        loss = (sequence_sums / (max_tokens if objective.loss_average == "max_length" else mask.sum(1))).mean()
+        lengths = max_tokens if objective.loss_average == "max_length" else mask.sum(1).clamp(min=1)
+        loss = (sequence_sums / lengths).mean()
     with torch.no_grad():
         parts = {
             "kl": kl.where(mask, 0.0).sum(),

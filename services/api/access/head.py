@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PATHSEND = "http.response.pathsend"
+
+
+def is_head(request: Request) -> bool:
+    """Whether the client asks for the headers only, though the route sees a GET."""
+    return _PATHSEND in (request.scope.get("extensions") or {})
 
 
 class AnswersHead:

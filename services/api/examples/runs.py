@@ -25,6 +25,7 @@ _RUN = {
     "method": "rzero",
     "seed": "20260",
     "iterations": 3,
+    "iterations_done": 1,
     "created_at": BEGUN,
     "updated_at": BEGUN,
     "state": "running",
@@ -56,6 +57,17 @@ _STAGE = {
     "progress_done": 320,
     "progress_total": 320,
     "progress_note": "questions",
+}
+_POINT = {
+    "iteration": 1,
+    "name": "label_accuracy",
+    "over": "kept",
+    "oracle": "exact",
+    "value": 0.88,
+    "lo": 0.8183,
+    "hi": 0.9227,
+    "n": 150,
+    "estimated": False,
 }
 _KEY = {"name": "ann", "scopes": ["read", "label"], "created_at": BEGUN, "revoked_at": None}
 
@@ -147,17 +159,8 @@ EXAMPLES: dict[str, Any] = {
         "negatives": None,
     },
     "TrainMetric": {"iteration": 1, "role": "solver", "step": 12, "name": "reward_mean", "value": 0.58},
-    "SeriesPoint": {
-        "iteration": 1,
-        "name": "label_accuracy",
-        "over": "kept",
-        "oracle": "exact",
-        "value": 0.88,
-        "lo": 0.8183,
-        "hi": 0.9227,
-        "n": 150,
-        "estimated": False,
-    },
+    "SeriesPoint": _POINT,
+    "RunSeries": {"run": "demo", "points": [_POINT]},
     "Checkpoint": _SOLVERS[0],
     "CheckpointDetail": {
         "checkpoint": _SOLVERS[0],

@@ -1,37 +1,33 @@
 """Exports as files: a run's questions and votes, and the records of an evaluation. A file is written at the first
-request, and then served from disk, also in ranges.
-
-Writing a file takes seconds of processor time, and looking for a written one takes a tenth of a second if the iteration
-is large. So two threads do this for all requests, and requests for the same file wait for each other. A file is written
-once, however many clients request it at once.
-"""
+request, and then served from disk, also in ranges. A file that takes long is sent while it is written
+(`services/api/export_writing.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Annotated, Any, Self
-from weakref import WeakValueDictionary
 
-from anyio import Lock
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, Response, StreamingResponse
 from pydantic import Field, field_validator, model_validator
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from services.api.dependencies import RunName, StoreDependency, in_own_threads
+from services import record_exports
+from services.api.access.head import is_head
+from services.api.dependencies import RunName, StoreDependency
+from services.api.export_writing import PATIENCE_S, Writing, begin, manifest_of
 from services.api.problems import documented
 from services.api.question_filters import QuestionFilters
 from services.api.routes.evaluations import Key
 from services.api.schemas import Manifest, RecordManifest, RowCounts
-from services.record_exports import export_records
-from storage import queries
+from storage import exports, queries
 from storage.errors import StoreError
 from storage.export_columns import QUESTION_COLUMNS, TEXT_COLUMN, VOTE_COLUMNS, What, oracle_columns, table_of
-from storage.export_files import Export, NotFinal, PlainFormat
+from storage.export_files import NotFinal, PlainFormat
 from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations
-from storage.exports import Format, export
+from storage.exports import Format
 
 router = APIRouter(tags=["exports"])
 _RUN = "/runs/{run}/export"
@@ -42,7 +38,7 @@ _MEDIA_TYPES: dict[Format, str] = {
     "parquet": "application/vnd.apache.parquet",
     "huggingface": "application/zip",
 }
-Locks = WeakValueDictionary[Hashable, Lock]  # one for each file that is being requested now
+_OF_WHOLE_FILES = ("range", "if-range", "if-none-match")
 
 
 class SelectionQuery(QuestionFilters):
@@ -105,14 +101,14 @@ A row of `what=votes`:
 
 @router.get(_RUN, response_class=FileResponse, responses=_file_responses(), description=_ABOUT_EXPORT)
 async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Response:
-    return _response(request, await _of_run(request, run, query), query.format)
+    return await _response(request, await _of_run(request, run, query), query.format)
 
 
-@router.get(f"{_RUN}/manifest", responses=documented(404, 409))
-async def get_manifest(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Manifest:
+@router.get(f"{_RUN}/manifest", response_model=Manifest, responses=documented(404, 409))
+async def get_manifest(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Response:
     """What the file holds: columns, rows, verdicts, the checkpoints that made them, the configuration, its size and
     sha256."""
-    return Manifest.model_validate((await _of_run(request, run, query)).manifest)
+    return await manifest_of(await _of_run(request, run, query), Manifest)
 
 
 @router.get(f"{_RUN}/rows", responses=documented(404))
@@ -138,16 +134,25 @@ async def get_record_export(request: Request, evaluation: Key, kind: PlainFormat
     The same rows give the same bytes. An interrupted download can be continued with `Range`. The `ETag` is the file's
     sha256.
     """
-    return _response(request, await _records(request, evaluation, kind), kind)
+    return await _response(request, await _records(request, evaluation, kind), kind)
 
 
-@router.get(f"{_RECORDS}/manifest", responses=documented(404, 409))
-async def get_record_manifest(request: Request, evaluation: Key, kind: PlainFormat) -> RecordManifest:
+@router.get(f"{_RECORDS}/manifest", response_model=RecordManifest, responses=documented(404, 409))
+async def get_record_manifest(request: Request, evaluation: Key, kind: PlainFormat) -> Response:
     """What the file holds: its rows and answers, the evaluation's manifest, its size and sha256."""
-    return RecordManifest.model_validate((await _records(request, evaluation, kind)).manifest)
+    return await manifest_of(await _records(request, evaluation, kind), RecordManifest)
 
 
-def _response(request: Request, file: Export, kind: Format) -> Response:
+async def _response(request: Request, writing: Writing, kind: Format) -> Response:
+    """The file. One that takes long is sent while it is written, unless the request needs its size or `ETag`, which are
+    not known before its end."""
+    needs_whole_file = is_head(request) or any(name in request.headers for name in _OF_WHOLE_FILES)
+    if not await writing.is_done(None if needs_whole_file else PATIENCE_S):
+        disposition = f'attachment; filename="{writing.path.name}"'
+        return StreamingResponse(
+            writing.pieces(), media_type=_MEDIA_TYPES[kind], headers={"Content-Disposition": disposition}
+        )
+    file = writing.result()
     headers = {"ETag": f'"{file.manifest["sha256"]}"'}
     if _has_it(request.headers.getlist("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
@@ -180,32 +185,15 @@ class _File(FileResponse):
             raise HTTPException(refused["status"], problem, {"Content-Range": size} if size else None)
 
 
-def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Export]:
+def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Writing]:
     state, selection = request.app.state, query.selection(run, query.what, texts=query.texts)
-    write = partial(
-        export, state.store, state.exports, selection, query.format, state.texts, is_ending=state.ending.is_set
+    planned = partial(
+        exports.plan, state.store, state.exports, selection, query.format, state.texts, is_ending=state.ending.is_set
     )
-    return _written(request, (selection, query.format), write)
+    return begin(request, planned)
 
 
-def _records(request: Request, key: str, kind: PlainFormat) -> Awaitable[Export]:
+def _records(request: Request, key: str, kind: PlainFormat) -> Awaitable[Writing]:
     state = request.app.state
-    write = partial(export_records, state.store, state.exports, state.texts, key, kind)
-    return _written(request, (key, kind), write)
-
-
-@in_own_threads("exports", 2)
-def _in_thread(write: Callable[[], Export]) -> Export:
-    return write()
-
-
-async def _written(request: Request, key: Hashable, write: Callable[[], Export]) -> Export:
-    """Write the file unless it exists. A file that is begun is finished, even if its client disconnects, and the next
-    request finds it. Nothing is begun for a client that disconnected while it waited."""
-    async with request.app.state.export_locks.setdefault(key, Lock()):
-        if await request.is_disconnected():
-            raise HTTPException(503, "the client disconnected while it waited")
-        try:
-            return await _in_thread(write)
-        except NotFinal as error:
-            raise HTTPException(409, str(error)) from error
+    planned = partial(record_exports.plan, state.store, state.exports, state.texts, key, kind, state.ending.is_set)
+    return begin(request, planned)

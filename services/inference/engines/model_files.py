@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+from services.inference.encoding import rendered_chat
+from services.inference.template_probe import problem_with
 
 # Stands before a chat template that refuses a system message, as Gemma's and Mistral's do, and puts its text into the
 # first message of the user.
@@ -26,29 +30,29 @@ class ChatRefused(ValueError):
 
 def tokenizer_of(folder: Path) -> Any:
     """The tokenizer of the model in `folder`. If its chat template refuses a system message, the user's message begins
-    with that text. Raises `ChatRefused` if it refuses this too, or leaves out the question."""
+    with that text. Raises `ChatRefused` if it refuses this too, leaves out the question, or takes too long or too much
+    memory."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     template = tokenizer.chat_template
     if not isinstance(template, str):
         return tokenizer
+    if problem := problem_with(template, json.dumps([_ASKED, _ASKED[1:]])):  # with a system message, and without
+        raise ChatRefused(f"{folder}: {problem}")
     try:
-        rendered = _rendered(tokenizer)
+        rendered = rendered_chat(tokenizer, _ASKED)
     except TemplateError:
         tokenizer.chat_template = _SYSTEM_INTO_USER + template
         try:
-            rendered = _rendered(tokenizer)
+            rendered = rendered_chat(tokenizer, _ASKED)
         except TemplateError as error:
             raise ChatRefused(
                 f"{folder}: chat_template: expected one that renders a question of the user, got the error: {error}"
             ) from error
     if _QUESTION not in rendered:
-        raise ChatRefused(f"{folder}: chat_template: expected one that renders the user's question, got {rendered!r}")
+        raise ChatRefused(
+            f"{folder}: chat_template: expected one that renders the user's question, got {rendered[:200]!r}"
+        )
     return tokenizer
-
-
-def _rendered(tokenizer: Any) -> str:
-    text: str = tokenizer.apply_chat_template(_ASKED, add_generation_prompt=True, tokenize=False)
-    return text
 
 
 def text_side(folder: Path, generation: Any = None) -> tuple[Any, set[int]]:

@@ -27,9 +27,10 @@ from ray.llm._internal.serve.core.configs.openai_api_models import (
 from ray.serve.llm.deployment import LLMServer
 from transformers import AutoConfig
 from typing_extensions import override
+from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 
-from services.inference.encoding import encode_chat, holds_control_tokens
+from services.inference.encoding import encode_chat
 from services.inference.engines.base import ModelMismatch
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
@@ -111,9 +112,18 @@ class SwappedLLMServer(LLMServer):
         self._llm_config.model_loading_config.model_source = str(folder)
         # The engine configuration was made before the model was known.
         self._llm_config.get_engine_config().hf_model_id = str(folder)
+        # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
+        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
         await super().start()
         self._limits = (await self.collective_rpc("limits"))[0]
-        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
+        engine: Any = self.engine
+        engine._oai_serving_chat.render_chat_request = self._render
+
+    async def _render(self, request: Any) -> Any:
+        """vLLM's own chat route takes this prompt, with which all routes agree, in place of the one that it would make:
+        a user's control token would become its special id there, and the folder's own template might refuse the chat.
+        """
+        return request.messages, [tokens_input(self._encode(request))]
 
     async def _swap(self, folder: Path) -> None:
         if _fixed(folder) != self._fixed:
@@ -266,12 +276,7 @@ class SwappedLLMServer(LLMServer):
         }
 
     async def _openai_reply(self, request: Any, with_entropy: bool, raw_request_info: Any) -> Any:
-        """vLLM's own reply with our additions, for requests with further fields such as `logprobs`.
-
-        vLLM encodes the chat itself, so a user's control token would become its special id.
-        """
-        if holds_control_tokens(self._tokenizer, request.messages):
-            return _error(400, "messages: expected a user's text without the model's control tokens")
+        """vLLM's own reply with our additions, for requests with further fields such as `logprobs`."""
         requested_top = (request.top_logprobs or 0) if request.logprobs else None
         request.return_token_ids = True
         if with_entropy:

@@ -62,7 +62,7 @@ export function Audits({ audits, url }) {
 
 /** @param {Accuracy} a @param {Accuracy} b */
 const byOracleAndIteration = (a, b) =>
-  a.oracle.localeCompare(b.oracle) || b.over.localeCompare(a.over) || a.iteration - b.iteration;
+  a.oracle.localeCompare(b.oracle) || b.over.localeCompare(a.over) || b.iteration - a.iteration;
 
 /** @param {{ figures: Accuracy[], url: string }} props */
 function Figures({ figures, url }) {

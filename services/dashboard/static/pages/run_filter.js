@@ -9,6 +9,7 @@ import { filteredUrl } from "./questions.js";
 
 /** @type {Schemas["RunSummary"]["state"][]} */
 const STATES = [
+  "created",
   "waiting",
   "preparing",
   "queued",

@@ -1,6 +1,6 @@
 // The list of all runs, as cards or as a table, and a form that starts a run.
-import { html, useState } from "/static/preact.js";
-import { post, toError, useResponse, useResponses } from "../api.js";
+import { html, useRef, useState } from "/static/preact.js";
+import { post, toError, useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
@@ -11,11 +11,12 @@ import { filteredUrl } from "./questions.js";
 import { isFiltered, RunFilter, runFiltersIn } from "./run_filter.js";
 import { LabelChange, RunsTable, useView, ViewSwitch } from "./runs_table.js";
 
-/** @typedef {Schemas["IterationSummary"]} IterationSummary */
 /** @typedef {import("../states.js").RunSummary} RunSummary */
+/** @typedef {import("../series.js").SeriesPoint} SeriesPoint */
 
 const POLL_MS = 5_000;
 const MAX_DOTS = 24;
+const CURVES = ["label_accuracy", "training_label_accuracy", "held_out", "test_time"];
 
 /** @param {{ query: URLSearchParams }} props */
 export function RunsPage({ query }) {
@@ -33,7 +34,7 @@ export function RunsPage({ query }) {
       ${data?.items.length === 0 && !isFiltered(filters) && html`<${Empty}>No runs yet. Start one with the button above, or with <code>coevo run demo</code>.</${Empty}>`}
       ${data?.problem && html`<p class="meta unlisted">Runs that wait in Prefect cannot be listed: ${withCode(data.problem)}</p>`}
       ${data && data.items.length > 0 && !isNarrow && html`<${ViewSwitch} query=${query} view=${view} />`}
-      ${data && (view === "table" ? html`<${RunsTable} runs=${data.items} query=${query} />` : html`<div class="cards">${data.items.map((run) => html`<${RunCard} key=${run.name} run=${run} />`)}</div>`)}
+      ${data && (view === "table" ? html`<${RunsTable} runs=${data.items} query=${query} />` : html`<${RunCards} runs=${data.items} />`)}
       <nav class="pager" aria-label="Pages of runs">
         ${after && html`<a href=${filteredUrl("/", query, {})}>First page</a>`}
         ${data?.next && html`<a href=${filteredUrl("/", query, { after: data.next })} rel="next">Next page</a>`}
@@ -42,26 +43,31 @@ export function RunsPage({ query }) {
   `;
 }
 
-/** Whether the last stage of the iteration is done. @param {IterationSummary} summary */
-const isComplete = ({ iteration, stages }) =>
-  iteration > 0 && stages.some(({ stage, status }) => stage === "check_health" && status === "done");
+/** The curves of all cards come with one request, and again and again only those of runs that are at work. @param {{ runs: RunSummary[] }} props */
+function RunCards({ runs }) {
+  const stored = runs.filter(isStored);
+  const ofLive = useCurves(stored.filter(isLive), POLL_MS);
+  const ofOthers = useCurves(
+    stored.filter((run) => !isLive(run)),
+    0,
+  );
+  // What was shown stays while other curves are fetched, because one of the runs has begun or ended.
+  const shown = useRef(/** @type {Map<string, SeriesPoint[]>} */ (new Map()));
+  for (const { run, points } of [...ofOthers, ...ofLive]) shown.current.set(run, points);
+  return html`<div class="cards">${runs.map((run) => html`<${RunCard} key=${run.name} run=${run} seriesPoints=${shown.current.get(run.name)} />`)}</div>`;
+}
 
-/** @param {{ run: RunSummary }} props */
-function RunCard({ run }) {
+/** @param {RunSummary[]} runs @param {number} interval */
+function useCurves(runs, interval) {
+  const names = runs.map(({ name }) => name);
+  const { data } = useResponse(names.length ? "/series" : null, { run: names, name: CURVES }, interval);
+  return data ?? [];
+}
+
+/** @param {{ run: RunSummary, seriesPoints: SeriesPoint[] | undefined }} props `seriesPoints` are undefined until they have arrived */
+function RunCard({ run, seriesPoints }) {
   const { name, preset, seed } = run;
   const url = runUrl(name);
-  const { data } = useResponses(
-    isStored(run)
-      ? [
-          ["/runs/{run}/iterations", { run: name }],
-          ["/runs/{run}/series", { run: name, name: "label_accuracy" }],
-          ["/runs/{run}/series", { run: name, name: "training_label_accuracy" }],
-          ["/runs/{run}/series", { run: name, name: "held_out" }],
-          ["/runs/{run}/series", { run: name, name: "test_time" }],
-        ]
-      : null,
-    isLive(run) ? POLL_MS : 0,
-  );
   const heading = html`<h2><a href=${url}>${name}</a> <${RunStatus} run=${run} /></h2>`;
   if (!isStored(run)) {
     return html`<article class="card run"><div class="words">
@@ -70,10 +76,8 @@ function RunCard({ run }) {
       <${Reason} run=${run} />
     </div></article>`;
   }
-  const [iterations, ...seriesPointsByName] = data ?? [[]];
-  const seriesPoints = seriesPointsByName.flat();
-  const label = labelAccuracy(seriesPoints);
-  const benchmark = evaluatedAccuracy(seriesPoints);
+  const label = labelAccuracy(seriesPoints ?? []);
+  const benchmark = evaluatedAccuracy(seriesPoints ?? []);
   const lines = [];
   if (label) {
     lines.push({ name: `label accuracy, ${label.note}`, colour: "var(--c-kept)", points: label.points });
@@ -90,7 +94,7 @@ function RunCard({ run }) {
       <p class="meta">${preset ?? "no preset"} · seed ${seed}</p>
       <${NotesOf} run=${run} />
       <${Reason} run=${run} />
-      <${Dots} done=${iterations.filter(isComplete).length} total=${run.iterations ?? 0} current=${isLive(run) ? run.iteration : null} />
+      <${Dots} done=${run.iterations_done ?? 0} total=${run.iterations ?? 0} current=${isLive(run) ? run.iteration : null} />
       <dl class="pairs">
         <dt>Label accuracy${label && html` <small>${label.note}</small>`}</dt>
         <dd><${Share} estimate=${latestPoint(label)} /></dd>
@@ -99,7 +103,7 @@ function RunCard({ run }) {
       </dl>
     </div>
     <div class="glance">
-      ${lines.length > 0 ? chart : html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
+      ${lines.length > 0 ? chart : seriesPoints && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     </div>
   </article>`;
 }
