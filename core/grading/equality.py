@@ -105,7 +105,9 @@ def _decide_quantities(x: Quantity, y: Quantity, judge: Judge, nesting: int, com
         return Outcome("unknown", "units differ")
     if x.number is not None and y.number is not None:
         left_out = (x.unit is None) != (y.unit is None) and parse_number(x.body) == parse_number(y.body)
-        return EQUAL if x.number * size == y.number or left_out else UNEQUAL
+        if x.number * size == y.number:
+            return EQUAL
+        return Outcome("unknown", "units differ") if left_out else UNEQUAL  # `2 h 30 min` against 2.5
     return decide(x.body, y.body, judge, nesting, comparisons) if size == 1 else Outcome("unknown", "units differ")
 
 

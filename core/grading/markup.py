@@ -26,13 +26,16 @@ _COMMAND = re.compile(
 
 def without_markup(text: str) -> str:
     """A text without HTML's tags, Markdown's marks and quotation marks around it, and the delimiters of mathematics."""
-    while _COMMAND.search(text) and all(len(run) % 2 == 0 for run in _ESCAPES.findall(text)):
+    while r"\\" in text and _COMMAND.search(text) and all(len(run) % 2 == 0 for run in _ESCAPES.findall(text)):
         text = _ESCAPES.sub(lambda run: run[0][::2], text)  # each was escaped for JSON
-    text = _LOST_BACKSLASH.sub(lambda lost: r"\text{" if lost[1] == "ext" else r"\frac{", text)
+    if "rac{" in text or "ext{" in text:
+        text = _LOST_BACKSLASH.sub(lambda lost: r"\text{" if lost[1] == "ext" else r"\frac{", text)
     text = _HEADING.sub("", text, count=1) if text.lstrip()[:1] == "#" else text
     if "</" in text or "<br" in text:
         text = _TAG.sub(_tag, text)
-    text = _DIMENSION.sub("", _END_MARK.sub("", _NO_SPACE.sub(",", _QUANTITY.sub(_quantity, text.strip()))))
+    text = text.strip()
+    if "\\" in text:
+        text = _DIMENSION.sub("", _END_MARK.sub("", _NO_SPACE.sub(",", _QUANTITY.sub(_quantity, text))))
     text = _BOLD.sub(r"\1", text) if "**" in text else text
     while (marked := _MARKED.fullmatch(text)) and marked[1] not in marked[2]:
         text = marked[2]

@@ -68,7 +68,9 @@ def without_prose(text: str) -> str:
         return choice[1]
     if (phrase := _as_phrase(text)) is not None:
         return phrase
-    if _LETTERS_JOINED.fullmatch(words := " ".join(_ISLAND.sub(r" \1 ", text).split())):
+    if (" and " in text or " or " in text) and _LETTERS_JOINED.fullmatch(
+        words := " ".join(_ISLAND.sub(r" \1 ", text).split())
+    ):
         text = words
     text = _separated(text)
     text = _with_units(text)
@@ -77,7 +79,7 @@ def without_prose(text: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    text = text.lstrip(",;: ")
+    text = text.lstrip(",;: ").removesuffix("/-")  # `Rs. 500/-`
     return text if _GOES_ON.search(text) else text.rstrip(".,;: ")
 
 
@@ -163,7 +165,8 @@ def _with_units(text: str) -> str:
     text = _CODE.sub(
         lambda code: rf"{code[1]}\text{{{code[2].rstrip('.')}}}" if is_currency(code[2]) else code[0], text
     )
-    text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
+    if "/" in text:
+        text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
     return _BARE_UNIT.sub(_marked_unit, text)
 
 

@@ -95,6 +95,8 @@ def read_quantity(text: str) -> Quantity:
 
     Degrees are a unit only of a number (`\sin30^{\circ}` is not 30 degrees). A base counts as a unit.
     """
+    if read_clock(text):
+        return Quantity(text, None, None)
     if based := _BASED.fullmatch(text):
         base = int(based[3]) if based[3] else CARDINALS.get(based[4], 0)
         if 2 <= base <= 36:

@@ -13,7 +13,7 @@ from core.grading.units import read_unit
 _SYMBOL_OR_UNIT = re.compile(r"(.*[0-9)}]) ([A-Za-z]{1,2})((?:\^\{[23]\})?)|(-?[0-9.]+)([msg])(\^\{[23]\})")
 _TWO_UNITS = re.compile(r"([0-9.]+)(\\text\{[a-z]+\}), ([0-9.]+\\text\{[a-z]+\})")
 _DOLLARS = re.compile(r"\\\$([0-9]+), ([0-9]{1,2}\\text\{cents?\})")
-_POUNDS = re.compile(r"£|\\pounds|\\text\{(?:pounds?|pence|p)\}")
+_POUNDS = re.compile(r"£|\\pounds|\\text\{(?:pounds?|sterling|pence)\}")
 _PENCE = re.compile(r"([0-9.]+)p")
 _REPEATING = re.compile(r"(-?0\.[0-9]+)\(([0-9]+)\)")
 _TWO_NUMBERS = re.compile(r"(-?)([0-9]+), (?:([0-9]+)|([0-9]+)/([0-9]+)|\\frac\{([0-9]+)\}\{([0-9]+)\})")
@@ -23,7 +23,7 @@ _DATE = re.compile(r"[0-9]{1,2}h[0-9]{2}|[0-9]{4}-[01][0-9]-[0-3][0-9]|[0-3]?[0-
 def readings(text: str, other: str) -> list[str]:
     """What a normalised text may mean beside another answer; the text alone if it has one meaning."""
     pence = _PENCE.fullmatch(text)
-    return [text, rf"{pence[1]}\text{{p}}"] if pence and _POUNDS.search(other) else _readings(text)
+    return [text, rf"{pence[1]}\text{{pence}}"] if pence and _POUNDS.search(other) else _readings(text)
 
 
 @lru_cache(maxsize=16_384)

@@ -106,7 +106,7 @@ dollar      -           dollars US\$ US$ \$ $ dollar USD bucks 美元
 cent        .01 dollar  cent cents
 euro        -           euros € \euro euro EUR 欧元
 sterling    -           sterling £ \pounds GBP quid 英镑
-penny       .01 sterling pence p
+penny       .01 sterling pence
 yuan        -           元 块 yuan CNY RMB yuans
 yen         -           円 yen JPY
 yensign     -           ¥
