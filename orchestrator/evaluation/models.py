@@ -71,8 +71,8 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         keys_of([service])
         identity = {"url": service.url, "model": service.model}
         name = f"{service.url}#{service.model}"
-        join = partial(_refuse_without_greedy, service)
-        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=join)
+        check = partial(_refuse_without_greedy, service)
+        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=check)
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
             checkpoint, config = servable_checkpoint(session, match[1], match[2])
