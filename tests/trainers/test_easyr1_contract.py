@@ -43,7 +43,9 @@ from trainers.schedule import learning_rate_at, questions_at
 HERE = Path(__file__).parent
 MICRO = HERE.parents[1] / "trainers" / "micro" / "model"
 KEYS: dict[str, str] = json.loads((HERE / "easyr1_keys.json").read_text())
-SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")
+PYTHON = os.environ.get("COEVO_EASYR1_PYTHON")
+SOURCE = os.environ.get("COEVO_EASYR1_SOURCE") if PYTHON else None  # without the packages, its files cannot be imported
+NO_EASYR1 = "EasyR1: COEVO_EASYR1_SOURCE and COEVO_EASYR1_PYTHON name no checkout and no Python for it (make easyr1)"
 pytestmark = pytest.mark.proof
 TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -63,12 +65,11 @@ def easyr1() -> Iterator[Ask]:
     Without a checkout of EasyR1, a test runs until it calls this function, and is then skipped.
     """
     if SOURCE is None:
-        yield lambda *_: pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+        yield lambda *_: pytest.skip(NO_EASYR1)
         return
     root = str(HERE.parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
-    python = os.environ.get("COEVO_EASYR1_PYTHON", sys.executable)
-    command = [python, str(HERE / "easyr1_contract.py"), SOURCE]
+    command = [str(PYTHON), str(HERE / "easyr1_contract.py"), SOURCE]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
@@ -248,11 +249,11 @@ def test_easyr1_reads_the_models_that_transformers_5_saves(easyr1: Ask, tmp_path
 def test_easyr1_s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
     """The model has all trained weights in bfloat16 and the start's tokenizer, and can be loaded."""
     if SOURCE is None:
-        pytest.skip("EasyR1: COEVO_EASYR1_SOURCE names no checkout of it")
+        pytest.skip(NO_EASYR1)
     start, trained = save_tiny(tmp_path / "start"), save_tiny(tmp_path / "trained", tiny_model(seed=3))
     actor = tmp_path / "checkpoints" / "global_step_4" / "actor"
     subprocess.run([sys.executable, str(HERE / "easyr1_shards.py"), str(trained), str(actor)], check=True)
-    settings = EasyR1Settings(python=os.environ.get("COEVO_EASYR1_PYTHON", sys.executable), source=SOURCE)
+    settings = EasyR1Settings(python=str(PYTHON), source=SOURCE)
     merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "final")
     expected, merged = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "final"))
     assert merged.keys() - expected.keys() <= {"lm_head.weight"}  # a copy of the embeddings
