@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 
 from core.methods import LossAverage
 from core.methods.rzero import ChallengerReward, RZero
+from core.settings.templates import CHALLENGER_USER, ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling, Training
 from core.types import Checkpoint
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
@@ -25,7 +26,7 @@ TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_sec
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer with one token for each digit and letter and one for `\\boxed{`; its chat template writes the last
-    message alone."""
+    message alone, so the jobs below have no system message."""
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<other>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -109,6 +110,7 @@ def tiny_job(work: Path, **changes: Any) -> SolverJob:
         reward=reward,
         questions=questions,
         work_dir=work / "job",
+        template=SolverTemplate(system=""),
     )
 
 
@@ -122,6 +124,7 @@ def tiny_challenger(work: Path, solver: SolverService, votes: int = 4, **changes
         reward=ChallengerReward(votes=votes),
         solver=solver,
         work_dir=work / "job",
+        template=ChallengerTemplate(system="", user=CHALLENGER_USER),
     )
 
 

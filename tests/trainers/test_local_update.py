@@ -54,10 +54,14 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage
     assert split == pytest.approx(whole, abs=1e-5)
     assert whole["kl"] > 0.01
     assert whole["grad_norm"] > 0.01
-    # Later passes begin from weights that AdamW has moved, where a gradient is nearly 0 by its sign only.
     if passes == 1:
         torch.testing.assert_close(split_gradient, gradient, atol=1e-6, rtol=0)
-    torch.testing.assert_close(split_weights, weights, atol=1e-4, rtol=0)
+    # AdamW moves a weight by the sign of a gradient that is nearly 0, so a few weights may differ by a whole step.
+    moved, apart = (
+        sum(float((a - b).detach().square().sum()) for a, b in zip(weights, others, strict=True)) ** 0.5
+        for others in (list(tiny_model().parameters()), split_weights)
+    )
+    assert apart < 0.01 * moved
 
 
 def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
