@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 USER = 65534  # nobody
-_STARTS_PREFECT = re.compile(rb"server\0start\0.*--port=(\d+)")
+_STARTS_PREFECT = re.compile(rb"prefect_command\0server\0start\0.*--port=(\d+)")  # as `coevo up` starts it
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\nConnection: close\r\n\r\n1"
 
 

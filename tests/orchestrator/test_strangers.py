@@ -39,8 +39,10 @@ def test_a_stranger_who_takes_the_port_of_a_starting_service_gets_no_password(
         """Hold the service until the stranger listens: on a busy machine the stranger would come second."""
         process = spawn(*arguments)
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: "listening" in log.read_text(), "the stranger")
-        process.send_signal(signal.SIGCONT)
+        try:
+            wait_until(lambda: "listening" in log.read_text(), "the stranger")
+        finally:
+            process.send_signal(signal.SIGCONT)
         return process
 
     monkeypatch.setattr(cluster, "_spawn", slowly)
