@@ -21,6 +21,7 @@ import jinja2.ext
 from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing_extensions import override
 
 LONGEST = 1_000_000  # characters of a rendered chat
 _CPU_S, _MEMORY_BYTES = 3, 1 << 30
@@ -51,6 +52,7 @@ class _Generation(jinja2.ext.Extension):
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja has it)
 
+    @override
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)

@@ -83,7 +83,7 @@ def test_a_used_port_is_named_with_the_process_that_has_it(home: Home) -> None:
         holder.listen()
         port = holder.getsockname()[1]
         result = check("ports", Subject(home, ports=Ports(0, 0, port, 0)))
-    assert_fault(result, rf"{port} \(--prefect-port\) by \S+ \(process {os.getpid()}\)", "coevo up --free-ports")
+    assert_fault(result, rf"{port} \(--prefect-port\) by .+ \(process {os.getpid()}\)", "coevo up --free-ports")
 
 
 def test_a_store_of_an_older_version_is_to_be_migrated(home: Home, empty_sqlite: Path) -> None:

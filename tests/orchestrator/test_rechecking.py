@@ -161,8 +161,9 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
     file.write_text("\n".join(json.dumps({"id": i, "problem": f"What is {i} + 1?", "answer": i + 1}) for i in range(6)))
 
     def model(_: int, body: dict[str, Any]) -> tuple[int, Any]:
-        """Right about the first three questions; it answers the others with 900."""
-        number = int(body["messages"][-1]["content"].split()[2])
+        """Right about the first three questions; it answers the others with 900, and what is asked first with 2."""
+        question = body["messages"][-1]["content"]
+        number = int(question.split()[2]) if question.startswith("What is") else 1
         return chat_completion(rf"\boxed{{{number + 1 if number < 3 else 900}}}")
 
     def judge(message: str) -> str:

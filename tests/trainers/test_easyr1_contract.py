@@ -27,7 +27,6 @@ from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from core.settings.parsing import load_config
-from core.settings.templates import RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
@@ -223,7 +222,7 @@ def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path)
     model = str(readable_start(MICRO, tmp_path / "model"))
     questions = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]
     chats = [
-        tokenizer.apply_chat_template(RZERO_SOLVER.messages(q.text), add_generation_prompt=True, return_dict=True)
+        tokenizer.apply_chat_template(job.template.messages(q.text), add_generation_prompt=True, return_dict=True)
         for q in questions
     ]
     rows = easyr1("dataset", str(config), model)
