@@ -26,6 +26,7 @@ from core.files import make_folder, replacing
 from storage.errors import StoreError
 
 PlainFormat = Literal["jsonl", "csv", "parquet"]
+OF_RUNS = "_runs"  # the folder with the exports of several runs, beside the runs' own folders
 PLAIN_FORMATS: tuple[PlainFormat, ...] = get_args(PlainFormat)
 
 # Text that a spreadsheet may take for a formula. The signs may be full-width ones, and white space may precede them.
