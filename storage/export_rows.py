@@ -32,7 +32,7 @@ def pages_of(
     store: Store, selection: Selection, runs: Sequence[SelectedRun], oracles: Sequence[str], texts: Path | None
 ) -> Iterator[Page]:
     """The rows by run, iteration, index and sample. `texts` is the folder with the texts of rollouts."""
-    for run, iteration in ((run, iteration) for run in runs for iteration in run.iterations):
+    for run, iteration in ((selected, iteration) for selected in runs for iteration in selected.iterations):
         file = None if texts is None else texts_path(texts, run.run.name, iteration, "label_questions")
         for questions in _questions(store, selection, run.run.name, iteration):
             if selection.what == "questions":

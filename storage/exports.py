@@ -1,4 +1,5 @@
-"""Exports questions of runs with their labels, or the votes on them: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
+"""Exports questions of runs with their labels, or the votes on them: JSONL, CSV, Parquet, or a zipped folder for
+Hugging Face.
 
 A file of questions contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file
 says which rows it has, what its columns mean, which checkpoints made the rows, under which configuration, and what the

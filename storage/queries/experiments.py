@@ -22,7 +22,9 @@ def add_run(session: Session, row: ExperimentRun) -> None:
 
 def get_place(session: Session, run: str) -> ExperimentRun | None:
     """Which arm of which experiment a run is; None: of none."""
-    row = session.execute(select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.run == run)).one_or_none()
+    row = session.execute(
+        select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.run == run)
+    ).one_or_none()
     return row and ExperimentRun(*row)
 
 

@@ -1,5 +1,5 @@
-"""Exports as files: questions and votes of one run or several, and the records of an evaluation. A file is written at the first
-request, and then served from disk, also in ranges. A file that takes long is sent while it is written
+"""Exports as files: questions and votes of one run or several, and the records of an evaluation. A file is written at
+the first request, and then served from disk, also in ranges. A file that takes long is sent while it is written
 (`services/api/export_writing.py`)."""
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class SelectionQuery(QuestionFilters):
         except StoreError as error:
             raise ValueError(str(error).removeprefix("iterations: ")) from error
         return text
-
 
 
 class ExportQuery(SelectionQuery):
