@@ -25,7 +25,7 @@ def get_place(session: Session, run: str) -> ExperimentRun | None:
     row = session.execute(
         select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.run == run)
     ).one_or_none()
-    return row and ExperimentRun(*row)
+    return None if row is None else ExperimentRun(*row)
 
 
 def list_experiments(session: Session) -> list[str]:
