@@ -36,7 +36,7 @@ File = Annotated[
 Runs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RUN...",
+        metavar="RUN",
         help="A run, or several, whose rows are then in one file with experiment, arm and run_seed.",
         show_default=False,
         autocompletion=suggest_runs,

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 from core.types import Rollout, question_id
 from orchestrator.cli import app
+from orchestrator.disk.files import exports_of_runs
 from services.api.app import create_app
 from storage import queries
+from storage.export_files import OF_RUNS
 from storage.rows import ExperimentRun
 from storage.session import Store
 from tests.services.evaluation_examples import store_evaluation
@@ -69,6 +71,9 @@ def test_several_runs_or_an_experiment_are_one_file(key: str, sqlite: Store, tmp
         assert [row["arm"] for row in rows] == ["base"] * len(single[0]) + ["ours"] * len(single[1])
         assert [{name: row[name] for name in single[0][0]} for row in rows] == [*single[0], *single[1]]
         assert ([run["run"] for run in manifest["runs"]], manifest["left_out"]) == (["second", "demo"], [])
+    assert [*exports_of_runs(tmp_path / "exports" / OF_RUNS).values()] == [["second", "demo"]]
+    deleted = CliRunner().invoke(app, ["runs", "delete", "second", "--yes"])
+    assert (deleted.exit_code, [*(tmp_path / "exports" / OF_RUNS).iterdir()]) == (0, []), deleted.output
 
 
 def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
