@@ -32,6 +32,11 @@ def _never_null(name: str, type_: str, description: str) -> Column:
 _RUN = _never_null("run", "string", "name of the run")
 _ITERATION = _never_null("iteration", "int32", "iteration of the run in which the question was posed")
 _INDEX = _never_null("index", "int32", "number of the question within its iteration, from 0")
+RUN_COLUMNS = (
+    Column("experiment", "string", "the run's experiment; null if it belongs to none"),
+    Column("arm", "string", "its arm in the experiment"),
+    _never_null("run_seed", "int64", "its seed"),
+)
 QUESTION_COLUMNS = (
     _never_null("id", "string", "key of the question, `run/iteration/index`"),
     _RUN,
@@ -80,11 +85,13 @@ def oracle_columns(oracle: str) -> tuple[Column, Column]:
     )
 
 
-def columns_of(what: What, oracles: Iterable[str], *, texts: bool) -> tuple[Column, ...]:
-    """The columns of a file. Questions have two for each oracle that has graded some of them."""
+def columns_of(what: What, oracles: Iterable[str], *, texts: bool, of_several: bool) -> tuple[Column, ...]:
+    """The columns of a file, which is of one run or `of_several`. Questions have two for each oracle that has graded
+    some of them."""
+    first = RUN_COLUMNS if of_several else ()
     if what == "questions":
-        return (*QUESTION_COLUMNS, *(column for oracle in oracles for column in oracle_columns(oracle)))
-    return (*VOTE_COLUMNS, TEXT_COLUMN) if texts else VOTE_COLUMNS
+        return (*first, *QUESTION_COLUMNS, *(column for oracle in oracles for column in oracle_columns(oracle)))
+    return (*first, *VOTE_COLUMNS, TEXT_COLUMN) if texts else (*first, *VOTE_COLUMNS)
 
 
 def table_of(columns: Iterable[Column]) -> str:

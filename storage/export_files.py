@@ -26,6 +26,8 @@ from core.files import make_folder, replacing
 from storage.errors import StoreError
 
 PlainFormat = Literal["jsonl", "csv", "parquet"]
+MANIFEST = ".manifest.json"  # with which the name of a file's manifest ends
+OF_RUNS = "_runs"  # the folder with the exports of several runs, beside the runs' own folders
 PLAIN_FORMATS: tuple[PlainFormat, ...] = get_args(PlainFormat)
 
 # Text that a spreadsheet may take for a formula. The signs may be full-width ones, and white space may precede them.
@@ -101,7 +103,7 @@ def remove_old(folder: Path, most: int) -> None:
 
 
 def manifest_path_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.manifest.json")
+    return path.with_name(f"{path.name}{MANIFEST}")
 
 
 def size_of(path: Path) -> dict[str, Any]:

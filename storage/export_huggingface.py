@@ -35,9 +35,16 @@ def write_folder(
             write_rows(rows, "parquet", schema, pages)
         manifest = {**manifest_of(), "files": {_DATA: rows.sha256.hexdigest()}}
         # `iterations` is left out: a run that continues for longer has the same rows, which must give the same bytes.
-        manifest["config"] = {name: value for name, value in manifest["config"].items() if name != "iterations"}
+        if "runs" in manifest:
+            manifest["runs"] = [_without_limit(run) for run in manifest["runs"]]
+        else:
+            manifest = _without_limit(manifest)
         archive.writestr(zipfile.ZipInfo("manifest.json", _TIME), json.dumps(manifest, indent=1, sort_keys=True))
         archive.writestr(zipfile.ZipInfo("README.md", _TIME), _card(manifest))
+
+
+def _without_limit(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {**described, "config": {name: it for name, it in described["config"].items() if name != "iterations"}}
 
 
 class _Sink(io.RawIOBase):
@@ -58,6 +65,9 @@ class _Sink(io.RawIOBase):
 
 
 def _card(manifest: Mapping[str, Any]) -> str:
+    described = manifest.get("runs", [manifest])
+    runs = [f"{run['run']}, iterations {', '.join(map(str, run['iterations']))}" for run in described]
+    title, *listed = runs if len(runs) == 1 else [f"{len(runs)} runs", f"- runs: {'; '.join(runs)}\n"]
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(manifest["verdicts"].items()))
     filters = ", ".join(f"{name} = {value}" for name, value in manifest["filters"].items())
     audited = [f"`{column['name']}`" for column in manifest["columns"] if column["name"].endswith("_verdict")]
@@ -68,11 +78,11 @@ configs:
 - config_name: default
   data_files: {_DATA}
 ---
-# {manifest["run"]}, iterations {", ".join(map(str, manifest["iterations"]))}: {manifest["what"]}
+# {title}: {manifest["what"]}
 
 {_ABOUT[manifest["what"]]}{oracles}
 
-- rows: {manifest["rows"]}
+{"".join(listed)}- rows: {manifest["rows"]}
 - questions: {manifest["questions"]} ({verdicts or "none"}), {f"selected by {filters}" if filters else "not filtered"}
 - questions written by: {_named(manifest["asked_by"], "no model: the prompts were given")}
 - voted on by: {_named(manifest["voted_by"], "nobody")}

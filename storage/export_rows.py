@@ -11,7 +11,7 @@ from core.questions.voting import agrees, classes_of
 from storage import queries
 from storage.export_columns import QUESTION_COLUMNS
 from storage.export_files import Row, without_nul
-from storage.export_selection import Selection
+from storage.export_selection import SelectedRun, Selection
 from storage.rows import QuestionSummary, RolloutRow
 from storage.session import Store
 from storage.texts import read_texts, texts_path
@@ -29,28 +29,27 @@ class Page(NamedTuple):
 
 
 def pages_of(
-    store: Store, selection: Selection, iterations: Sequence[int], oracles: Sequence[str], texts: Path | None
+    store: Store, selection: Selection, runs: Sequence[SelectedRun], oracles: Sequence[str], texts: Path | None
 ) -> Iterator[Page]:
-    """The rows by iteration, index and sample. `texts` is the folder with the texts of rollouts."""
-    for iteration in iterations:
-        file = None if texts is None else texts_path(texts, selection.run, iteration, "label_questions")
-        for questions in _questions(store, selection, iteration):
+    """The rows by run, iteration, index and sample. `texts` is the folder with the texts of rollouts."""
+    for run, iteration in ((selected, iteration) for selected in runs for iteration in selected.iterations):
+        file = None if texts is None else texts_path(texts, run.run.name, iteration, "label_questions")
+        for questions in _questions(store, selection, run.run.name, iteration):
             if selection.what == "questions":
-                yield Page(questions, [_question_row(question, oracles) for question in questions])
+                rows = [_question_row(question, oracles) for question in questions]
             else:
-                yield Page(questions, _vote_rows(store, questions, file, with_text=selection.texts))
+                rows = _vote_rows(store, questions, file, with_text=selection.texts)
+            yield Page(questions, [{**run.columns, **row} for row in rows])
 
 
-def _questions(store: Store, selection: Selection, iteration: int) -> Iterator[list[QuestionSummary]]:
+def _questions(store: Store, selection: Selection, run: str, iteration: int) -> Iterator[list[QuestionSummary]]:
     """An iteration's questions in pages of so many that their rows fit in memory."""
     after = tuple[float, ...]()
     # Of votes, the first page has one question, which shows how many votes the questions have.
     limit = _QUESTIONS if selection.what == "questions" else 1
     while True:
         with store.read() as session:  # a session per page: on SQLite, writers wait for a long one
-            page = queries.browse.list_questions(
-                session, selection.run, iteration, selection.filters, after=after, limit=limit
-            )
+            page = queries.browse.list_questions(session, run, iteration, selection.filters, after=after, limit=limit)
         if not page:
             return
         yield page

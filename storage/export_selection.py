@@ -1,10 +1,10 @@
-"""Which rows an export has: the iterations of a run, and a filter of their questions."""
+"""Which rows an export has: runs, their iterations, and a filter of their questions."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -13,6 +13,7 @@ from storage.errors import StoreError
 from storage.export_columns import What
 from storage.export_files import NotFinal
 from storage.queries.browse import QuestionFilter
+from storage.rows import RunDetail
 
 _ITERATIONS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 ITERATIONS_HELP = "An iteration such as 2, a range such as 1-3, a list of these such as 1,3-5, or all"
@@ -20,9 +21,10 @@ ITERATIONS_HELP = "An iteration such as 2, a range such as 1-3, a list of these 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows of an export. `iterations` is a text as `parse_iterations` takes it."""
+    """The rows of an export. `runs` is the name of one run; or those of several, perhaps of one only, whose rows have
+    the columns `RUN_COLUMNS` too. `iterations` is a text as `parse_iterations` takes it, for each run."""
 
-    run: str
+    runs: str | tuple[str, ...]
     iterations: str = "all"
     what: What = "questions"
     filters: QuestionFilter = field(default_factory=QuestionFilter)
@@ -32,6 +34,10 @@ class Selection:
         if self.texts and self.what != "votes":
             raise StoreError(f"texts: expected an export of votes, which have texts, got {self.what}")
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the runs, each once."""
+        return (self.runs,) if isinstance(self.runs, str) else tuple(dict.fromkeys(self.runs))
+
     def depends_on_audits(self) -> bool:
         """Whether a later audit changes the rows."""
         return self.what == "questions" or bool(self.filters.oracle or self.filters.oracle_verdict)
@@ -39,6 +45,47 @@ class Selection:
     def described_filters(self) -> dict[str, Any]:
         """The filters that are set."""
         return {name: value for name, value in asdict(self.filters).items() if value not in (None, ())}
+
+
+class SelectedRun(NamedTuple):
+    """A run of an export. `columns` are the values of `RUN_COLUMNS`; empty in an export of one run."""
+
+    run: RunDetail
+    iterations: tuple[int, ...]
+    columns: dict[str, Any]
+
+
+def runs_of(session: Session, experiment: str) -> tuple[str, ...]:
+    """The runs of an experiment, by arm and seed. Raises `NotThere`."""
+    arms = queries.experiments.arms_of(session, experiment)
+    return tuple(run for runs in arms.values() for run in runs)
+
+
+def selected_runs(session: Session, selection: Selection) -> tuple[list[SelectedRun], list[str]]:
+    """The runs that a selection names with their iterations, and the names of those that it leaves out: of several
+    runs with "all" iterations, those that have no labelled one yet.
+
+    Raises `NotThere` when there is no such run or iteration, and `NotFinal` when some questions are not labelled yet,
+    or all runs are left out.
+    """
+    selected, left_out = list[SelectedRun](), list[str]()
+    for name in selection.names():
+        run = queries.runs.get_run(session, name)
+        try:
+            iterations = iterations_of(session, name, selection.iterations)
+        except NotFinal:
+            if isinstance(selection.runs, str) or selection.iterations != "all":
+                raise
+            left_out.append(name)
+            continue
+        columns = dict[str, Any]()
+        if not isinstance(selection.runs, str):
+            place = queries.experiments.get_place(session, name)
+            columns = {"experiment": place and place.experiment, "arm": place and place.arm, "run_seed": run.seed}
+        selected.append(SelectedRun(run, iterations, columns))
+    if not selected:
+        raise NotFinal(f"runs {', '.join(left_out)}: none has an iteration whose questions are all labelled yet")
+    return selected, left_out
 
 
 def parse_iterations(text: str) -> tuple[range, ...] | None:
@@ -58,12 +105,12 @@ def _range_of(text: str) -> range:
     return range(int(matched[1]), int(matched[2] or matched[1]) + 1) if matched else range(0)
 
 
-def iterations_of(session: Session, selection: Selection) -> tuple[int, ...]:
-    """The iterations that a selection names. "all" stands for those whose questions are all labelled.
+def iterations_of(session: Session, run: str, text: str) -> tuple[int, ...]:
+    """The iterations of a run that a text names. "all" stands for those whose questions are all labelled.
 
     Raises `NotThere` when there is no such run or iteration, and `NotFinal` when some questions are not labelled yet.
     """
-    run, chosen = selection.run, parse_iterations(selection.iterations)
+    chosen = parse_iterations(text)
     if chosen is None:
         queries.runs.get_run(session, run)
         labelled = queries.questions.labelled_iterations(session, run)

@@ -1,4 +1,5 @@
-"""Exports questions with their labels, or the votes on them: JSONL, CSV, Parquet, or a zipped folder for Hugging Face.
+"""Exports questions of runs with their labels, or the votes on them: JSONL, CSV, Parquet, or a zipped folder for
+Hugging Face.
 
 A file of questions contains the oracles' verdicts, so a later audit makes another file. The manifest beside the file
 says which rows it has, what its columns mean, which checkpoints made the rows, under which configuration, and what the
@@ -14,17 +15,17 @@ from typing import Any, Literal, get_args
 
 from storage import queries
 from storage.export_columns import SCHEMA_VERSION, Column, arrow_schema, columns_of
-from storage.export_files import Export, Planned, Row, size_of, until, version_of, write_rows, written_once
+from storage.export_files import OF_RUNS, Export, Planned, Row, size_of, until, version_of, write_rows, written_once
 from storage.export_huggingface import write_folder
 from storage.export_rows import Page, pages_of
-from storage.export_selection import Selection, iterations_of
+from storage.export_selection import SelectedRun, Selection, selected_runs
 from storage.session import Store
 from storage.texts import texts_path
 
 Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 SUFFIXES: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
-_MOST_FILES = 200  # of a run; there are as many files as filters, so older ones are removed
+_MOST_FILES = 200  # of a run, and of several runs; there are as many files as filters, so older ones are removed
 
 
 def export(
@@ -53,36 +54,54 @@ def plan(
     `NotFinal` while some questions are not labelled yet. `is_ending` is asked before each page of rows: if the process
     ends, the file is given up with a `StoreError`.
     """
-    run = selection.run
     with store.read() as session:
-        iterations = iterations_of(session, selection)
-        config = queries.runs.get_run(session, run).config
-        audits = [queries.browse.audit_counts(session, run, iteration) for iteration in iterations]
+        runs, left_out = selected_runs(session, selection)
+        iterations = [(run.run.name, iteration) for run in runs for iteration in run.iterations]
+        audits = [queries.browse.audit_counts(session, *iteration) for iteration in iterations]
     oracles = sorted({count.oracle for counts in audits for count in counts})
-    columns = columns_of(selection.what, oracles, texts=selection.texts)
-    has_texts = [_keeps_texts(texts, run, iteration) for iteration in iterations] if selection.texts else []
+    of_several = not isinstance(selection.runs, str)
+    columns = columns_of(selection.what, oracles, texts=selection.texts, of_several=of_several)
+    has_texts = [_keeps_texts(texts, *iteration) for iteration in iterations] if selection.texts else []
     shown = audits if selection.depends_on_audits() else None
-    version = version_of(SCHEMA_VERSION, selection.what, iterations, selection.described_filters(), shown, has_texts)
-    path = root / run / f"{run}-{_span(iterations)}-{selection.what}-{version}.{SUFFIXES[kind]}"
+    # A run may be deleted, and another one made with its name.
+    made = [(run.run.name, run.run.created_at.timestamp(), run.iterations, run.columns) for run in runs]
+    filters = selection.described_filters()
+    version = version_of(SCHEMA_VERSION, selection.what, made, left_out, filters, shown, has_texts)
+    folder, name = (OF_RUNS, f"{len(runs)}-runs") if of_several else _name_of(runs[0])
+    path = root / folder / f"{name}-{selection.what}-{version}.{SUFFIXES[kind]}"
+    about = [_about(run) for run in runs]
 
     def write(path: Path) -> dict[str, Any]:
         described = {
-            "run": run,
-            "iterations": list(iterations),
+            **({"runs": about, "left_out": left_out} if of_several else about[0]),
             "what": selection.what,
-            "filters": selection.described_filters(),
+            "filters": filters,
             "format": kind,
             "schema_version": SCHEMA_VERSION,
             "columns": [{"name": c.name, "type": c.type, "description": c.description} for c in columns],
-            **_source_checkpoints(store, run, iterations),
-            "config": config,
+            **_source_checkpoints(store, iterations),
         }
-        pages = until(is_ending, pages_of(store, selection, iterations, oracles, texts))
+        pages = until(is_ending, pages_of(store, selection, runs, oracles, texts))
         # The manifest is not written again after an audit on which no row depends, so it must not count verdicts.
         counted = oracles if selection.depends_on_audits() else []
         return _write(path, columns, _CountedRows(pages, counted), described)
 
     return Planned(path, write, _MOST_FILES)
+
+
+def _name_of(run: SelectedRun) -> tuple[str, str]:
+    """The folder of a run's exports, and how the names of those of its iterations begin."""
+    name = run.run.name
+    return name, f"{name}-{_span(run.iterations)}"
+
+
+def _about(run: SelectedRun) -> dict[str, Any]:
+    return {
+        "run": run.run.name,
+        **run.columns,
+        "iterations": list(run.iterations),
+        "config": run.run.config,
+    }
 
 
 def _span(iterations: Sequence[int]) -> str:
@@ -135,10 +154,10 @@ def _write(path: Path, columns: Iterable[Column], rows: _CountedRows, described:
     return {**described, **rows.counts(), **size_of(path)}
 
 
-def _source_checkpoints(store: Store, run: str, iterations: Sequence[int]) -> dict[str, Any]:
+def _source_checkpoints(store: Store, iterations: Sequence[tuple[str, int]]) -> dict[str, Any]:
     """The checkpoints that wrote the questions, and those that voted on them: checkpoint -> sha256."""
     with store.read() as session:
-        sources = [queries.questions.source_checkpoints(session, run, iteration) for iteration in iterations]
+        sources = [queries.questions.source_checkpoints(session, *iteration) for iteration in iterations]
         named = [sorted({checkpoint for source in sources for checkpoint in source[i]}) for i in (0, 1)]
         asked, voted = (
             {key: queries.checkpoints.get_checkpoint(session, key).sha256 for key in keys} for keys in named

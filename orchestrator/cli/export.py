@@ -1,10 +1,11 @@
-"""`coevo export`: questions of a run, the votes on them, or an evaluation's records, as a file with a manifest."""
+"""`coevo export`: questions of runs, the votes on them, or an evaluation's records, as a file with a manifest."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -13,11 +14,11 @@ from pydantic import ValidationError
 
 from core.settings.parsing import ConfigError
 from core.validation import fault_of
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, written
+from orchestrator.cli.terminal import AsJson, clear_errors, suggest_runs, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
-from storage.export_selection import ITERATIONS_HELP, Selection
+from storage.export_selection import ITERATIONS_HELP, Selection, runs_of
 from storage.exports import SUFFIXES, Format
 from storage.exports import export as export_rows
 from storage.queries.browse import QuestionFilter
@@ -32,6 +33,18 @@ File = Annotated[
     Path, typer.Argument(help="The file to write; its ending is the format.", show_default=False, dir_okay=False)
 ]
 
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN",
+        help="A run, or several, whose rows are then in one file with experiment, arm and run_seed.",
+        show_default=False,
+        autocompletion=suggest_runs,
+    ),
+]
+Experiment = Annotated[
+    str | None, typer.Option(help="In place of RUN: all runs of this experiment.", show_default=False)
+]
 Iterations = Annotated[str, typer.Argument(help=f"{ITERATIONS_HELP}.", show_default=False)]
 Kept = Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")]
 Verdicts = Annotated[
@@ -49,9 +62,11 @@ OracleVerdict = Annotated[
 
 @export.command("questions")
 def questions(
-    run: RunName,
+    *,
+    run: Runs = None,
     iterations: Iterations,
     file: File,
+    experiment: Experiment = None,
     kept: Kept = False,
     verdict: Verdicts = None,
     p_hat_min: PHatMin = None,
@@ -68,14 +83,16 @@ def questions(
     """
     with clear_errors():
         filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, cluster, oracle, oracle_verdict)
-        _export(Selection(run, iterations, "questions", filters), file, as_json)
+        _export(run, experiment, Selection("", iterations, "questions", filters), file, as_json)
 
 
 @export.command("votes")
 def votes(
-    run: RunName,
+    *,
+    run: Runs = None,
     iterations: Iterations,
     file: File,
+    experiment: Experiment = None,
     texts: Annotated[
         bool, typer.Option("--texts", help="With what the Solver wrote, where the run keeps it (rollout_text).")
     ] = False,
@@ -96,7 +113,7 @@ def votes(
     """
     with clear_errors():
         filters = _filter(kept, verdict, p_hat_min, p_hat_max, text, cluster, oracle, oracle_verdict)
-        _export(Selection(run, iterations, "votes", filters, texts), file, as_json)
+        _export(run, experiment, Selection("", iterations, "votes", filters, texts), file, as_json)
 
 
 @export.command("evaluation")
@@ -143,10 +160,18 @@ def _filter(
         raise ConfigError(str(fault_of(f"--{option}", first))) from error
 
 
-def _export(selection: Selection, file: Path, as_json: bool) -> None:
+def _export(runs: list[str] | None, experiment: str | None, selection: Selection, file: Path, as_json: bool) -> None:
+    """Write the file of the `selection`, with the runs that are named in place of its own."""
+    if bool(runs) == (experiment is not None):
+        raise ConfigError(f"RUN: expected runs or --experiment, got {'both' if runs else 'neither'}")
     kind = _format(file, _QUESTIONS)
     coevo_home = home()
     store = open_store(coevo_home.database)
+    if experiment is not None:
+        with store.read() as session:
+            selection = replace(selection, runs=runs_of(session, experiment))
+    elif runs:
+        selection = replace(selection, runs=tuple(runs) if len(runs) > 1 else runs[0])
     _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file, as_json)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Literal, get_args
 from core.errors import CoevoError
 from core.types import CheckpointRole
 from orchestrator.installation.home import Home
+from storage.export_files import MANIFEST, OF_RUNS, manifest_path_of
 from storage.run_logs import log_files
 from storage.texts import evaluation_path
 from trainers.folders import remove
@@ -53,8 +56,12 @@ def folder_of(home: Home, kind: Kind) -> Path:
 
 
 def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> list[Files]:
-    """All that a run has in the home, but its reports; and the texts and exports of these `evaluations`."""
+    """All that a run has in the home, but its reports; exports of several runs that have it; and the texts and exports
+    of these `evaluations`."""
     paths = [folder_of(home, kind) / run for kind in KINDS]
+    exports = exports_of_runs(home.exports / OF_RUNS)
+    paths += [path for path, runs in exports.items() if run in runs]
+    paths += [manifest_path_of(path) for path, runs in exports.items() if run in runs]
     paths += log_files(home.run_logs, run)
     paths += [path for kind in KINDS for path in entries(folder_of(home, kind)) if _half_removed(path) == run]
     for kind in ("checkpoints", "optimisers"):
@@ -64,6 +71,17 @@ def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> lis
         paths += [texts, texts.with_suffix(".parts"), *texts.parent.glob(f"{texts.name}.*.part")]
         paths.append(home.exports / EVALUATIONS / key)
     return measured(path for path in paths if os.path.lexists(path))
+
+
+def exports_of_runs(folder: Path) -> dict[Path, list[str]]:
+    """The exports of several runs that have a manifest in their folder, with the runs that it names."""
+    runs = dict[Path, list[str]]()
+    for manifest in entries(folder):
+        if manifest.name.endswith(MANIFEST):
+            with suppress(FileNotFoundError):  # it is being removed
+                named = [run["run"] for run in json.loads(manifest.read_text())["runs"]]
+                runs[manifest.with_name(manifest.name.removesuffix(MANIFEST))] = named
+    return runs
 
 
 def _half_removed(path: Path) -> str | None:

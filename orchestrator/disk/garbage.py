@@ -7,7 +7,8 @@ Garbage is:
 - folders into which a checkpoint was copied, or that were being removed, when a process died;
 - parts of a stage's texts, and its work in progress, once the stage is done; the work of a run that is done or stopped;
 - texts and exports of an evaluation that the store does not have;
-- exported files that were not completed, and those that a later export of the same rows has replaced.
+- exported files that were not completed, that a later export of the same rows has replaced, or that have the rows of a
+  run that the store does not have.
 
 What a live process may be writing is left alone. A run's files are removed only while this process holds the lease on
 the run, so no process works on it. Whatever changed lately is left too, because exports and evaluations have no lease.
@@ -32,6 +33,7 @@ from orchestrator.disk.files import (
     Kind,
     discard,
     entries,
+    exports_of_runs,
     folder_of,
     half_written_run,
     last_change,
@@ -41,6 +43,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import is_alive, owner, run_held
 from storage import queries
 from storage.errors import RunHeld
+from storage.export_files import OF_RUNS, manifest_path_of
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
 from storage.session import Store
@@ -171,20 +174,21 @@ def _judged(top: _Top, rows: _Rows) -> Iterator[tuple[Path, str]]:
         yield top.path, "its removal was cut off"
     elif top.path.name == EVALUATIONS:
         yield from _of_evaluations(top, rows.evaluations)
+    elif top.kind == "exports" and top.path.name == OF_RUNS:
+        yield from _of_runs(top, rows.runs)
     elif top.run is None:
         return
     elif top.run not in rows.runs:
         yield top.path, "the store has no such run"
+    elif top.kind == "exports":
+        yield from _of_exports(top)
     elif top.kind == "work" and rows.runs[top.run] in _ENDED:
         yield top.path, "work of a run that has ended"
     else:
-        replaced = _replaced(top.below) if top.kind == "exports" else ()
         for path in top.below:
             parts = path.relative_to(top.path).parts
             if len(parts) == 2 and (why := _why(top.kind, top.run, *parts, rows)) is not None:
                 yield path, why
-            elif path in replaced:
-                yield path, "replaced by a later export"
 
 
 def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | None:
@@ -194,14 +198,34 @@ def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | Non
     if kind in rows.published:
         is_one = folder in ROLES and _ITERATION.fullmatch(name)
         return "no row refers to its files" if is_one and f"{run}/{folder}/{name}" not in rows.published[kind] else None
-    if kind == "exports":
-        return "an export that was not completed" if name.endswith(".part") else None
     stage, _, suffix = name.partition(".")
     if not _ITERATION.fullmatch(folder) or (run, int(folder), stage) not in rows.done:
         return None
     if kind == "work":
         return None if suffix else "work of a stage that is done"
     return "parts of texts that are complete" if suffix == "parts" or suffix.endswith(".part") else None
+
+
+def _of_exports(top: _Top) -> Iterator[tuple[Path, str]]:
+    replaced = _replaced(top.below)
+    for path in top.below:
+        if path.name.endswith(".part"):
+            yield path, "an export that was not completed"
+        elif path in replaced:
+            yield path, "replaced by a later export"
+
+
+def _of_runs(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, str]]:
+    """What is garbage among the exports of several runs."""
+    exports, replaced = exports_of_runs(top.path), _replaced(top.below)
+    runs_of = exports | {manifest_path_of(path): runs for path, runs in exports.items()}
+    for path in top.below:
+        if path not in runs_of:
+            yield path, "an export that was not completed"
+        elif {*runs_of[path]} - {*known}:
+            yield path, "the store does not have all of its runs"
+        elif path in replaced:
+            yield path, "replaced by a later export"
 
 
 def _of_evaluations(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import TypeAdapter
 
@@ -30,6 +30,7 @@ from services.api.schemas import (
     ExperimentRuns,
     IterationSummary,
     Manifest,
+    ManifestOfRuns,
     RecordManifest,
     RunSummary,
     RunWithConfig,
@@ -170,14 +171,21 @@ class ApiClient:
         """The manifest of an export: what the file contains, and what made it; `what` is as in `export`."""
         return Manifest.model_validate(self._get(f"/runs/{run}/export/manifest", what))
 
-    def export(self, run: str, to: Path, **what: Any) -> Manifest:
-        """Write an export of a run to `to`, which appears once it is complete. If the connection breaks, what has
-        arrived is kept beside it, and another call continues the download.
+    @overload
+    def export(self, run: str, to: Path, **what: Any) -> Manifest: ...
+    @overload
+    def export(self, run: list[str] | None, to: Path, **what: Any) -> ManifestOfRuns: ...
+    def export(self, run: str | list[str] | None, to: Path, **what: Any) -> Manifest | ManifestOfRuns:
+        """Write an export of a run, of a list of runs, or with None of an `experiment`, to `to`, which appears once it
+        is complete. If the connection breaks, what has arrived is kept beside it, and another call continues the
+        download.
 
         `what` are the parameters of the route: `iterations`, `what`, `format`, `texts`, and the filters of questions
         (docs/api.md).
         """
-        return Manifest.model_validate(self._client.export(f"/runs/{run}/export", to, **what))
+        if isinstance(run, str):
+            return Manifest.model_validate(self._client.export(f"/runs/{run}/export", to, **what))
+        return ManifestOfRuns.model_validate(self._client.export("/export", to, run=run, **what))
 
     def checkpoints(self, run: str) -> list[Checkpoint]:
         """The checkpoints of a run by iteration, the base model first."""

@@ -135,11 +135,25 @@ class RowCounts(BaseModel):
     votes: int
 
 
-class Manifest(BaseModel):
-    """The contents of an export, and the checkpoints and settings that they come from."""
+class ManifestRun(BaseModel):
+    """A run of an export."""
 
     run: str
     iterations: list[int]
+    config: dict[str, Any]
+
+
+class PlacedRun(ManifestRun):
+    """One of the runs of an export, with its place in its experiment."""
+
+    experiment: str | None
+    arm: str | None
+    run_seed: Seed
+
+
+class _Contents(BaseModel):
+    """The contents of an export, and the checkpoints that they come from."""
+
     what: str  # questions or votes
     filters: dict[str, Any]  # those that are set
     format: str
@@ -154,7 +168,17 @@ class Manifest(BaseModel):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     asked_by: dict[str, str]  # checkpoint that wrote questions -> sha256; empty for given prompts
     voted_by: dict[str, str]
-    config: dict[str, Any]
+
+
+class Manifest(_Contents, ManifestRun):
+    """The contents of an export of a run, and the checkpoints and settings that they come from."""
+
+
+class ManifestOfRuns(_Contents):
+    """The contents of an export of several runs, and the checkpoints and settings that they come from."""
+
+    runs: list[PlacedRun]
+    left_out: list[str]  # runs with no iteration whose questions are all labelled
 
 
 class RecordManifest(BaseModel):

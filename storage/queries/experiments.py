@@ -20,6 +20,14 @@ def add_run(session: Session, row: ExperimentRun) -> None:
     )
 
 
+def get_place(session: Session, run: str) -> ExperimentRun | None:
+    """Which arm of which experiment a run is; None: of none."""
+    row = session.execute(
+        select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.run == run)
+    ).one_or_none()
+    return None if row is None else ExperimentRun(*row)
+
+
 def list_experiments(session: Session) -> list[str]:
     """The names of all experiments that have a run."""
     return [*session.scalars(select(ExperimentRuns.experiment).distinct().order_by(ExperimentRuns.experiment))]

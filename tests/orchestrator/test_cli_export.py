@@ -12,8 +12,11 @@ from typer.testing import CliRunner
 
 from core.types import Rollout, question_id
 from orchestrator.cli import app
+from orchestrator.disk.files import exports_of_runs
 from services.api.app import create_app
 from storage import queries
+from storage.export_files import OF_RUNS
+from storage.rows import ExperimentRun
 from storage.session import Store
 from tests.services.evaluation_examples import store_evaluation
 from tests.synthetic_run import fill_run
@@ -55,6 +58,22 @@ def test_a_list_of_iterations_is_exported_and_counted_over_rest(key: str, sqlite
     assert (counted["iterations"], counted["questions"]) == ([1, 3], len(rows))
     refused = api.get("/api/v1/runs/demo/export/rows?iterations=1;3").json()["detail"]
     assert refused.startswith("query.iterations: expected an iteration such as 2, a range such as 1-3, a list of these")
+
+
+def test_several_runs_or_an_experiment_are_one_file(key: str, sqlite: Store, tmp_path: Path) -> None:
+    fill_run(sqlite, "second", per_level=2, seed=2)
+    with sqlite.write() as session:
+        for position, (run, arm) in enumerate((("second", "base"), ("demo", "ours"))):
+            queries.experiments.add_run(session, ExperimentRun(run, "ablation", arm, position, 0))
+    single = [exported("questions", run, "all", "--kept", tmp_path / "one.jsonl")[1] for run in ("second", "demo")]
+    for names in (("second", "demo"), ("--experiment", "ablation")):
+        manifest, rows = exported("questions", *names, "all", "--kept", tmp_path / "several.jsonl")
+        assert [row["arm"] for row in rows] == ["base"] * len(single[0]) + ["ours"] * len(single[1])
+        assert [{name: row[name] for name in single[0][0]} for row in rows] == [*single[0], *single[1]]
+        assert ([run["run"] for run in manifest["runs"]], manifest["left_out"]) == (["second", "demo"], [])
+    assert [*exports_of_runs(tmp_path / "exports" / OF_RUNS).values()] == [["second", "demo"]]
+    deleted = CliRunner().invoke(app, ["runs", "delete", "second", "--yes"])
+    assert (deleted.exit_code, [*(tmp_path / "exports" / OF_RUNS).iterdir()]) == (0, []), deleted.output
 
 
 def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
@@ -101,6 +120,10 @@ def test_without_json_the_files_and_the_number_of_rows_are_printed(key: str, tmp
             "r.txt: expected a name that ends with one of .jsonl, .csv, .parquet, .zip",
         ),
         (("questions", "nobody", "1", "r.csv"), "run nobody: no such run"),
+        (("questions", "demo", "nobody", "1", "r.csv"), "run nobody: no such run"),
+        (("votes", "--experiment", "none", "1", "r.csv"), "experiment none: no such experiment"),
+        (("questions", "1", "r.csv"), "RUN: expected runs or --experiment, got neither"),
+        (("questions", "demo", "--experiment", "x", "1", "r.csv"), "RUN: expected runs or --experiment, got both"),
         (("questions", "demo", "9", "r.csv"), "iteration 9: no such iteration; the run has iterations 0 to 3"),
         (("votes", "demo", "3-1", "r.csv"), "iterations: expected an iteration such as 2, a range"),
         (("votes", "demo", "1", "r.csv", "--p-hat-min", "2"), "--p-hat-min: expected at most 1, got 2"),

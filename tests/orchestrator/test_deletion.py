@@ -82,6 +82,10 @@ def test_a_deleted_run_leaves_neither_rows_nor_files_and_others_stay(sqlite: Sto
     rows, left = counts(sqlite), files(home)
     create(sqlite, home, "demo")
     write(home.reports / "demo.html")
+    for number, runs in enumerate((["demo-b", "demo"], ["demo-b"])):
+        write(home.exports / f"_runs/{number}.csv")
+        manifest = home.exports / f"_runs/{number}.csv.manifest.json"
+        manifest.write_text(json.dumps({"runs": [{"run": run} for run in runs]}))
     shown = json.loads(coevo("runs", "delete", "demo", "--dry-run", "--json", "--evaluations"))
     assert (counts(sqlite)["runs"], shown[0]["deleted"]) == (2, False)
     before = counts(sqlite)
@@ -89,7 +93,8 @@ def test_a_deleted_run_leaves_neither_rows_nor_files_and_others_stay(sqlite: Sto
     gone = {table: count - counts(sqlite)[table] for table, count in before.items()}
     assert deleted["rows"] == {table: count for table, count in gone.items() if count} == shown[0]["rows"]
     assert counts(sqlite) == rows
-    assert files(home) == {*left, "reports/demo.html"}
+    of_others = {"reports/demo.html", "exports/_runs/1.csv", "exports/_runs/1.csv.manifest.json"}
+    assert files(home) == {*left, *of_others}
     assert deleted["elsewhere"] == ["/models/demo/solver/1"]  # which `fill` names
     assert deleted["bytes"] == sum(entry["bytes"] for entry in deleted["files"]) > 0
 

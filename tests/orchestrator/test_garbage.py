@@ -59,6 +59,8 @@ def test_each_kind_of_garbage_is_removed_and_its_neighbours_stay(sqlite: Store, 
         write(home.exports / f"demo/1/demo-1-all-{'b' * 12}.csv"),
         write(home.exports / f"demo/1/demo-1-all-{'b' * 12}.csv.manifest.json"),
         write(home.exports / f"demo/1/demo-1-kept-{'a' * 12}.csv"),
+        write(home.exports / f"_runs/2-runs-votes-{'b' * 12}.csv"),
+        write(home.exports / f"_runs/2-runs-votes-{'b' * 12}.csv.manifest.json"),
         write(home.reports / "gone.html"),
         write(home.path / "models/own/model.safetensors"),
     ]
@@ -80,12 +82,20 @@ def test_each_kind_of_garbage_is_removed_and_its_neighbours_stay(sqlite: Store, 
         f"exports/demo/1/demo-1-all-{'a' * 12}.csv": "",
         f"exports/demo/1/demo-1-all-{'a' * 12}.csv.manifest.json": "",
         f"exports/demo/1/demo-1-all-{'b' * 12}.csv.0123.part": "",
+        f"exports/demo/demo-1-questions-{'b' * 12}.csv.0123.part": "",
+        f"exports/_runs/2-runs-votes-{'b' * 12}.csv.0123.part": "",
+        "exports/_runs/2-runs-votes-cccccccccccc.jsonl": "",
+        "exports/_runs/2-runs-votes-dddddddddddd.jsonl": "",
+        "exports/_runs/2-runs-votes-cccccccccccc.jsonl.manifest.json": "",
         f"exports/_evaluations/{'0' * 16}": "file.csv",
         f"exports/_evaluations/.{key}-{'0' * 32}.part": "file.csv",
         f"exports/_evaluations/{key}/{key}-{'a' * 12}.csv": "",
     }
     for folder, file in left.items():
         write(home.path / folder / file if file else home.path / folder)
+    for name, runs in ((f"{'b' * 12}.csv", ["demo", "ended"]), (f"{'c' * 12}.jsonl", ["demo", "gone"])):
+        manifest = home.exports / f"_runs/2-runs-votes-{name}.manifest.json"
+        manifest.write_text(json.dumps({"runs": [{"run": run} for run in runs]}))
     replaced = home.exports / f"demo/1/demo-1-all-{'a' * 12}.csv"
     for path in (*replaced.parent.glob(f"{replaced.name}*"), *home.exports.glob(f"_evaluations/{key}/*-aaa*")):
         os.utime(path, (1, 1))

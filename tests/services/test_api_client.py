@@ -14,11 +14,13 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from core.settings.config import CoEvolution
 from core.types import OracleLabel, question_id
 from services.api.access.keys import new_key
 from services.api.app import create_app
 from services.api.client import ApiClient, ApiError
 from storage import queries
+from storage.rows import ExperimentRun
 from storage.session import Store
 from tests.api_server import served
 from tests.http_server import Handler, listening
@@ -76,6 +78,32 @@ def test_an_export_is_written_completely_or_not_at_all(api: ApiClient, tmp_path:
     assert [json.loads(line)["index"] for line in target.read_text().splitlines()] == [0, 1]
     with pytest.raises(ApiError, match="HTTP 409: run demo, iteration 2: its questions are not all labelled yet"):
         api.export(RUN, tmp_path / "none.jsonl", iterations=2)
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_an_export_of_several_runs_or_of_an_experiment_is_one_file(
+    api: ApiClient, filled: Store, tmp_path: Path
+) -> None:
+    with filled.write() as session:
+        queries.runs.create_run(session, name="later", config=CoEvolution())
+        queries.experiments.add_run(session, ExperimentRun(RUN, "ablation", "ours", 0, 1))
+    one, several = api.export(RUN, tmp_path / "one.jsonl"), api.export([RUN, "later"], tmp_path / "several.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "several.jsonl").read_text().splitlines()]
+    place = {"experiment": "ablation", "arm": "ours", "run_seed": str(several.runs[0].run_seed)}
+    assert rows == [{**place, **json.loads(line)} for line in (tmp_path / "one.jsonl").read_text().splitlines()]
+    assert ([run.run for run in several.runs], several.left_out, several.rows) == ([RUN], ["later"], one.rows)
+    experiment = api.export(None, tmp_path / "kept.parquet", experiment="ablation", verdict=["kept"], format="parquet")
+    assert (experiment.rows, experiment.runs[0].arm) == (2, "ours")
+    for runs, parameters, words in (
+        ([RUN, "nobody"], {}, "HTTP 404: run nobody: no such run"),
+        (None, {"experiment": "none"}, "HTTP 404: experiment none: no such experiment"),
+        (None, {}, "HTTP 422: query.run: expected runs or an experiment, got neither"),
+        ([RUN], {"experiment": "ablation"}, "HTTP 422: query.run: expected runs or an experiment, got both"),
+        (["later"], {}, "HTTP 409: runs later: "),
+        ([RUN, "later"], {"iterations": "1"}, "HTTP 409: run later, iteration 1: "),
+    ):
+        with pytest.raises(ApiError, match=words):
+            api.export(runs, tmp_path / "none.jsonl", **parameters)
     assert not (tmp_path / "none.jsonl").exists()
 
 

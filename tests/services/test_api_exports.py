@@ -29,7 +29,7 @@ from storage.export_rows import Page
 from storage.session import Store
 from tests.api_server import served
 
-FILE = f"{PREFIX}/runs/{RUN}/export"
+FILE, OF_RUNS = f"{PREFIX}/runs/{RUN}/export", f"{PREFIX}/export"  # of a run, and of several
 _MANY = 50  # more than FastAPI has threads
 
 
@@ -91,13 +91,14 @@ def held(store: Store, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return may_go_on
 
 
+@pytest.mark.parametrize(("path", "runs"), [(FILE, None), (OF_RUNS, RUN)])
 @pytest.mark.parametrize("kind", exports.FORMATS)
 def test_a_file_is_sent_while_it_is_written_to_all_who_ask_for_it(
-    store: Store, tmp_path: Path, held: threading.Event, kind: str
+    store: Store, tmp_path: Path, held: threading.Event, kind: str, path: str, runs: str | None
 ) -> None:
     app = create_app(store, tmp_path / "exports", ask_for_keys=False)
     with served(app) as url, ThreadPoolExecutor(2) as clients, httpx.Client(trust_env=False, timeout=60) as http:
-        address, parameters = f"{url}{FILE}", {"format": kind}
+        address, parameters = f"{url}{path}", {"format": kind, **({"run": runs} if runs else {})}
         with (
             http.stream("GET", address, params=parameters) as first,
             http.stream("GET", address, params=parameters) as second,
@@ -121,12 +122,13 @@ def test_a_file_is_sent_while_it_is_written_to_all_who_ask_for_it(
             assert archive.testzip() is None
 
 
+@pytest.mark.parametrize("path", [FILE, f"{OF_RUNS}?run={RUN}"])
 def test_a_file_whose_writing_ends_with_the_server_is_not_taken_for_complete(
-    store: Store, tmp_path: Path, held: threading.Event
+    store: Store, tmp_path: Path, held: threading.Event, path: str
 ) -> None:
     app = create_app(store, tmp_path / "exports", ask_for_keys=False)
     with served(app) as url, httpx.Client(trust_env=False, timeout=60) as http:
-        with http.stream("GET", f"{url}{FILE}") as response:
+        with http.stream("GET", f"{url}{path}") as response:
             pieces = response.iter_raw()
             assert next(pieces)
             app.state.ending.set()
@@ -134,7 +136,8 @@ def test_a_file_whose_writing_ends_with_the_server_is_not_taken_for_complete(
             with pytest.raises(httpx.RemoteProtocolError):
                 assert not [*pieces]
         app.state.ending.clear()
-        assert http.get(f"{url}{FILE}").status_code == 200
+        assert not [*(tmp_path / "exports").rglob("*.jsonl*")]
+        assert http.get(f"{url}{path}").status_code == 200
 
 
 def test_no_export_is_begun_for_a_client_that_has_disconnected(store: Store, tmp_path: Path) -> None:

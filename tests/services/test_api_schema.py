@@ -99,11 +99,13 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
                 case.query.update(name="reward_mean", by="step")
         if "model" in (case.query or {}) and operation.path.endswith("/comparison/models"):
             case.query.update(model=_MODELS, benchmark=["micro"])
-        if (
-            "/runs/{run}/export" in operation.path
-        ):  # no schema says that 3-1 is no range, or that questions have no texts
+        # No schema says that 3-1 is no range, that questions have no texts, or that an experiment excludes runs.
+        if "/runs/{run}/export" in operation.path or "/v1/export" in operation.path:
             case.query = {**(case.query or {}), "iterations": "1"}
             case.query.pop("texts", None)
+        if "/v1/export" in operation.path:
+            case.query.pop("experiment", None)
+            case.query["run"] = [RUN]
         if "item" in (case.query or {}):
             case.query["item"] = "i1"
         if isinstance(case.body, dict) and operation.path.endswith("/alerts/acknowledgement"):

@@ -64,6 +64,7 @@ def export_rows(folder: Path) -> None:
         [run] = [run.name for run in queries.runs.list_runs(session)]
     for kind in _FORMATS:
         export(store, folder, Selection(run, "1"), kind)
+        export(store, folder, Selection((run,), "1"), kind)
     store.close()
 
 

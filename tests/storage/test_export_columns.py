@@ -10,6 +10,7 @@ from services.api.question_filters import QuestionFilters
 from services.api.routes.traces import VoteText
 from storage.export_columns import (
     QUESTION_COLUMNS,
+    RUN_COLUMNS,
     SCHEMA_VERSION,
     TEXT_COLUMN,
     VOTE_COLUMNS,
@@ -42,6 +43,7 @@ def test_the_list_of_questions_and_the_store_have_the_same_filters() -> None:
 def test_the_page_describes_every_column() -> None:
     assert _after("A row of `what=questions`", table_of((*QUESTION_COLUMNS, *oracle_columns("ORACLE"))))
     assert _after("A row of `what=votes`", table_of((*VOTE_COLUMNS, TEXT_COLUMN)))
+    assert _after("`/export` takes several runs", table_of(RUN_COLUMNS))
     assert f"schema version {SCHEMA_VERSION};" in PAGE
     parameters = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| `verdict`, .*$", PAGE, re.MULTILINE))))
     assert parameters == set(QuestionFilters.model_fields)

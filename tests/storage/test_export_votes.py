@@ -1,23 +1,29 @@
-"""Exports of votes, of several iterations, and of filtered questions."""
+"""Exports of votes, of several iterations and runs, and of filtered questions."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import update
 from store_examples import fresh_run, label, question, rollout
 from test_exports import read
 
+from core.settings.parsing import parse_config
 from core.types import OracleLabel, PseudoLabel, Question, question_id
 from storage import export_files, exports, queries
 from storage.errors import NotThere, StoreError
-from storage.export_columns import TEXT_COLUMN, VOTE_COLUMNS
+from storage.export_columns import TEXT_COLUMN, VOTE_COLUMNS, WHATS, What
 from storage.export_files import NotFinal
 from storage.export_selection import Selection, parse_iterations
 from storage.exports import FORMATS, Format, export
+from storage.models import Runs
 from storage.queries.browse import QuestionFilter
+from storage.rows import ExperimentRun
 from storage.session import Store
 from storage.texts import TextWriter, texts_path
 
@@ -37,6 +43,10 @@ def at(row: Question, iteration: int) -> Question:
 
 @pytest.fixture
 def run(store: Store) -> str:
+    return labelled_run(store)
+
+
+def labelled_run(store: Store) -> str:
     """A run with three labelled questions in each of the iterations 1 and 2, the third of them malformed, and with
     questions without labels in iteration 3."""
     run = fresh_run(store)
@@ -121,6 +131,78 @@ def test_several_iterations_are_one_file(store: Store, run: str, tmp_path: Path,
     for same in ("all", "2,1", "1,1-2"):  # the third is not labelled yet
         assert export(store, tmp_path, Selection(run, same), kind).path == exported.path
     assert len(read(export(store, tmp_path, Selection(run, what="votes"), kind).path, kind)) == 16
+
+
+@pytest.fixture
+def arms(store: Store) -> list[str]:
+    """Three runs with the same rows: two of an experiment, the second of them graded, and one of none."""
+    runs = [labelled_run(store) for _ in range(3)]
+    with store.write() as session:
+        for position, (run, arm) in enumerate(zip(runs, ("base", "ours"), strict=False)):
+            queries.experiments.add_run(session, ExperimentRun(run, f"of-{runs[0]}", arm, position, 0))
+        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(runs[1], 1, 0), "exact", "wrong", "8")])
+    return runs
+
+
+@pytest.mark.parametrize("filters", [QuestionFilter(), QuestionFilter(verdicts=("kept",))])
+@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_file_of_several_runs_has_the_rows_of_their_files_with_their_places(
+    store: Store, arms: list[str], tmp_path: Path, kind: Format, what: What, filters: QuestionFilter
+) -> None:
+    def exported(runs: str | tuple[str, ...]) -> list[dict[str, Any]]:
+        return read(export(store, tmp_path, Selection(runs, what=what, filters=filters), kind).path, kind)
+
+    missing, graded = ("" if kind == "csv" else None), {"exact_verdict", "exact_truth"} if what == "questions" else ()
+    places = [(f"of-{arms[0]}", "base"), (f"of-{arms[0]}", "ours"), (missing, missing)]
+    with store.read() as session:
+        seeds = [queries.runs.get_run(session, run).seed for run in arms]
+    expected = [
+        {
+            **{"experiment": experiment, "arm": arm, "run_seed": str(seed) if kind in ("csv", "jsonl") else seed},
+            **dict.fromkeys(graded, missing),
+            **row,
+        }
+        for run, (experiment, arm), seed in zip(arms, places, seeds, strict=True)
+        for row in exported(run)
+    ]
+    rows = exported(tuple(arms))
+    assert rows == expected
+    assert len(rows) > 0
+    assert list(rows[0])[:3] == ["experiment", "arm", "run_seed"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_manifest_of_several_runs_names_those_that_it_leaves_out(
+    store: Store, arms: list[str], tmp_path: Path, kind: Format
+) -> None:
+    unlabelled = fresh_run(store)
+    exported = export(store, tmp_path, Selection((*arms, unlabelled, arms[0])), kind)
+    manifest = exported.manifest
+    assert [(run["run"], run["arm"], run["iterations"]) for run in manifest["runs"]] == [
+        (arms[0], "base", [1, 2]),
+        (arms[1], "ours", [1, 2]),
+        (arms[2], None, [1, 2]),
+    ]
+    assert (manifest["left_out"], manifest["rows"], manifest["audited"]) == ([unlabelled], 18, {"exact": 1})
+    assert manifest["asked_by"].keys() == {f"{run}/base/0" for run in arms}
+    with store.write() as session:
+        config = parse_config(manifest["runs"][0]["config"], "test")
+        queries.runs.set_limits(session, arms[0], config.model_copy(update={"iterations": config.iterations + 1}))
+    again = export(store, tmp_path / "again", Selection((*arms, unlabelled)), kind)
+    assert (again.path.name, again.path.read_bytes()) == (exported.path.name, exported.path.read_bytes())
+    refused = (Selection((arms[0], unlabelled), "1"), Selection((unlabelled,)), Selection((arms[0], "nobody")))
+    for selection, error in zip(refused, (NotFinal, NotFinal, NotThere), strict=True):
+        with pytest.raises(error, match=rf"{unlabelled}|nobody"):
+            export(store, tmp_path, selection, kind)
+
+
+def test_a_run_made_anew_under_its_name_makes_another_file(sqlite: Store, tmp_path: Path) -> None:
+    run = labelled_run(sqlite)
+    before = export(sqlite, tmp_path, Selection((run,)), "jsonl")
+    with sqlite.write() as session:
+        session.execute(update(Runs).where(Runs.name == run).values(created_at=datetime.now(UTC)))
+    assert export(sqlite, tmp_path, Selection((run,)), "jsonl").path != before.path
 
 
 def test_what_is_not_there_or_not_final_is_refused(store: Store, run: str, tmp_path: Path) -> None:

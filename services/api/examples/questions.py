@@ -23,6 +23,23 @@ def _vote(sample: int, answer: str, in_class: int) -> dict[str, Any]:
     }
 
 
+_RUN = {"run": "demo", "iterations": [1], "config": CONFIG}
+_CONTENTS = {  # of an export, by its manifest
+    "what": "questions",
+    "filters": {"p_hat_min": 0.25},
+    "format": "jsonl",
+    "schema_version": 3,
+    "rows": 320,
+    "texts": 0,
+    "questions": 320,
+    "verdicts": VERDICTS,
+    "audited": {"exact": 300},
+    "columns": [{"name": "text", "type": "string", "description": "the question"}],
+    "bytes": 98304,
+    "sha256": sha256("the file"),
+    "asked_by": {"demo/challenger/1": sha256("demo/challenger/1")},
+    "voted_by": {"demo/base/0": BASE["sha256"]},
+}
 _QUESTION = {
     "id": ID,
     **QUESTIONS,
@@ -67,23 +84,10 @@ EXAMPLES: dict[str, Any] = {
     "ClusterSummary": {"number": 0, "size": 9, "example": "What is 2 + 3?"},
     "VoteText": {**_vote(3, "22", 0), "text": TEXT},
     "RowCounts": {"iterations": [1], "questions": 180, "votes": 1_800},
-    "Manifest": {
-        "run": "demo",
-        "iterations": [1],
-        "what": "questions",
-        "filters": {"p_hat_min": 0.25},
-        "format": "jsonl",
-        "schema_version": 3,
-        "rows": 320,
-        "texts": 0,
-        "questions": 320,
-        "verdicts": VERDICTS,
-        "audited": {"exact": 300},
-        "columns": [{"name": "text", "type": "string", "description": "the question"}],
-        "bytes": 98304,
-        "sha256": sha256("the file"),
-        "asked_by": {"demo/challenger/1": sha256("demo/challenger/1")},
-        "voted_by": {"demo/base/0": BASE["sha256"]},
-        "config": CONFIG,
+    "Manifest": {**_RUN, **_CONTENTS},
+    "ManifestOfRuns": {
+        "runs": [{"experiment": "ablation", "arm": "baseline", "run_seed": "1", **_RUN}],
+        "left_out": ["demo-2"],
+        **_CONTENTS,
     },
 }

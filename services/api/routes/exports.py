@@ -1,5 +1,5 @@
-"""Exports as files: a run's questions and votes, and the records of an evaluation. A file is written at the first
-request, and then served from disk, also in ranges. A file that takes long is sent while it is written
+"""Exports as files: questions and votes of one run or several, and the records of an evaluation. A file is written at
+the first request, and then served from disk, also in ranges. A file that takes long is sent while it is written
 (`services/api/export_writing.py`)."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from pydantic import Field, field_validator, model_validator
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, State
 from starlette.types import Message, Receive, Scope, Send
 
 from services import record_exports
@@ -21,13 +21,22 @@ from services.api.export_writing import PATIENCE_S, Writing, begin, manifest_of
 from services.api.problems import documented
 from services.api.question_filters import QuestionFilters
 from services.api.routes.evaluations import Key
-from services.api.schemas import Manifest, RecordManifest, RowCounts
+from services.api.schemas import Manifest, ManifestOfRuns, RecordManifest, RowCounts
 from storage import exports, queries
 from storage.errors import StoreError
-from storage.export_columns import QUESTION_COLUMNS, TEXT_COLUMN, VOTE_COLUMNS, What, oracle_columns, table_of
-from storage.export_files import NotFinal, PlainFormat
-from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations
+from storage.export_columns import (
+    QUESTION_COLUMNS,
+    RUN_COLUMNS,
+    TEXT_COLUMN,
+    VOTE_COLUMNS,
+    What,
+    oracle_columns,
+    table_of,
+)
+from storage.export_files import NotFinal, PlainFormat, Planned
+from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations, runs_of
 from storage.exports import Format
+from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["exports"])
 _RUN = "/runs/{run}/export"
@@ -55,9 +64,6 @@ class SelectionQuery(QuestionFilters):
             raise ValueError(str(error).removeprefix("iterations: ")) from error
         return text
 
-    def selection(self, run: str, what: What = "questions", *, texts: bool = False) -> Selection:
-        return Selection(run, self.iterations, what, self.as_filter(), texts)
-
 
 class ExportQuery(SelectionQuery):
     """What an export contains, and its format."""
@@ -66,10 +72,28 @@ class ExportQuery(SelectionQuery):
     format: Format = Field("jsonl", description="`huggingface` is a zip of a folder for `datasets.load_dataset`.")
     texts: bool = Field(False, description="Whether votes have what the Solver wrote, where the run keeps it.")
 
+    def selection(self, runs: str | tuple[str, ...]) -> Selection:
+        return Selection(runs, self.iterations, self.what, self.as_filter(), self.texts)
+
     @model_validator(mode="after")
     def _only_votes_have_texts(self) -> Self:
         if self.texts and self.what != "votes":
             raise ValueError(f"texts: expected what=votes, got what={self.what}")
+        return self
+
+
+class RunsExportQuery(ExportQuery):
+    """Which runs an export contains besides, by their names or by their experiment."""
+
+    run: list[Annotated[str, Field(pattern=f"^{RUN_NAME.pattern}$")]] = Field(
+        [], max_length=200, description="Names of runs.", examples=[["demo"]]
+    )
+    experiment: str | None = Field(None, max_length=200, description="In place of `run`: all runs of this experiment.")
+
+    @model_validator(mode="after")
+    def _names_runs_or_an_experiment(self) -> Self:
+        if bool(self.run) == (self.experiment is not None):
+            raise ValueError(f"run: expected runs or an experiment, got {'both' if self.run else 'neither'}")
         return self
 
 
@@ -99,6 +123,16 @@ A row of `what=votes`:
 """
 
 
+_ABOUT_EXPORT_OF_RUNS = f"""Questions or votes of several runs in one file, as the export of a run has them, with these
+columns before the others:
+
+{table_of(RUN_COLUMNS)}
+
+Runs without an iteration whose questions are all labelled are left out, unless `iterations` names some. The manifest
+names them.
+"""
+
+
 @router.get(_RUN, response_class=FileResponse, responses=_file_responses(), description=_ABOUT_EXPORT)
 async def get_export(request: Request, run: RunName, query: Annotated[ExportQuery, Query()]) -> Response:
     return await _response(request, await _of_run(request, run, query), query.format)
@@ -111,17 +145,29 @@ async def get_manifest(request: Request, run: RunName, query: Annotated[ExportQu
     return await manifest_of(await _of_run(request, run, query), Manifest)
 
 
+@router.get("/export", response_class=FileResponse, responses=_file_responses(), description=_ABOUT_EXPORT_OF_RUNS)
+async def get_export_of_runs(request: Request, query: Annotated[RunsExportQuery, Query()]) -> Response:
+    return await _response(request, await _of_runs(request, query), query.format)
+
+
+@router.get("/export/manifest", response_model=ManifestOfRuns, responses=documented(404, 409))
+async def get_manifest_of_runs(request: Request, query: Annotated[RunsExportQuery, Query()]) -> Response:
+    """What the file holds, as the manifest of a run's export says it; the runs with their iterations and
+    configurations; and the runs that it leaves out."""
+    return await manifest_of(await _of_runs(request, query), ManifestOfRuns)
+
+
 @router.get(f"{_RUN}/rows", responses=documented(404))
 def count_rows(store: StoreDependency, run: RunName, query: Annotated[SelectionQuery, Query()]) -> RowCounts:
     """How many rows an export would have. No file is written. `iterations` is empty while the questions of some are not
     all labelled yet, so that there is no export."""
-    selection = query.selection(run)
+    filters = query.as_filter()
     with store.read() as session:
         try:
-            iterations = iterations_of(session, selection)
+            iterations = iterations_of(session, run, query.iterations)
         except NotFinal:
             iterations = ()
-        counts = [queries.browse.count_rows(session, run, iteration, selection.filters) for iteration in iterations]
+        counts = [queries.browse.count_rows(session, run, iteration, filters) for iteration in iterations]
     questions, votes = sum(count for count, _ in counts), sum(count for _, count in counts)
     return RowCounts(iterations=list(iterations), questions=questions, votes=votes)
 
@@ -186,11 +232,23 @@ class _File(FileResponse):
 
 
 def _of_run(request: Request, run: str, query: ExportQuery) -> Awaitable[Writing]:
-    state, selection = request.app.state, query.selection(run, query.what, texts=query.texts)
-    planned = partial(
-        exports.plan, state.store, state.exports, selection, query.format, state.texts, is_ending=state.ending.is_set
-    )
+    return begin(request, partial(_planned, request.app.state, query, run))
+
+
+def _of_runs(request: Request, query: RunsExportQuery) -> Awaitable[Writing]:
+    def planned() -> Planned:
+        runs = tuple(query.run)
+        if query.experiment is not None:
+            with request.app.state.store.read() as session:
+                runs = runs_of(session, query.experiment)
+        return _planned(request.app.state, query, runs)
+
     return begin(request, planned)
+
+
+def _planned(state: State, query: ExportQuery, runs: str | tuple[str, ...]) -> Planned:
+    selection = query.selection(runs)
+    return exports.plan(state.store, state.exports, selection, query.format, state.texts, state.ending.is_set)
 
 
 def _records(request: Request, key: str, kind: PlainFormat) -> Awaitable[Writing]:
