@@ -51,8 +51,13 @@ def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_p
 
 
 @pytest.mark.parametrize("bug", SEEN_AS)
-def test_a_planted_bug_is_seen(outcomes: dict[str, Any], bug: str) -> None:
-    assert any(SEEN_AS[bug] in violation for violation in outcomes[bug]["violations"]), outcomes[bug]
+def test_a_planted_bug_is_seen(outcomes: dict[str, Any], bug: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def is_seen(outcome: dict[str, Any]) -> bool:
+        return any(SEEN_AS[bug] in violation for violation in outcome["violations"])
+
+    # Which of two processes writes first is chance: a campaign may miss `write_without_a_fence`, but not five in a row.
+    again = (_campaign(tmp_path_factory.mktemp("again"), 1, bug)[bug] for _ in range(4))
+    assert is_seen(outcomes[bug]) or any(map(is_seen, again)), outcomes[bug]
 
 
 def test_a_first_run_that_hangs_is_killed_and_the_message_has_its_last_lines(tmp_path: Path) -> None:
