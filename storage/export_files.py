@@ -69,8 +69,8 @@ class Planned:
 
 def written_once(planned: Planned) -> Export:
     """The file and its manifest, which are written if either is missing."""
-    if (found := planned.find()) is not None:
-        return found
+    if (written := planned.find()) is not None:
+        return written
     make_folder(planned.path.parent)
     with replacing(planned.path) as temporary:
         manifest = planned.write(temporary)

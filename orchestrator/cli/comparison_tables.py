@@ -33,7 +33,7 @@ def show(comparison: Comparison) -> None:
 
 
 def _fitting(comparison: Comparison, names: Sequence[str], width: int) -> Iterator[list[str]]:
-    """The figures in as few tables as fit a terminal, at least one in each: a narrow column would lose digits."""
+    """The names of the figures, table by table, so that each table fits a terminal of `width` columns."""
     shown: list[str] = []
     left = width
     for name in names:
