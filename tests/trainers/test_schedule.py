@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_tiny import tiny_challenger, tiny_job
 
-from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
+from core.settings.templates import ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling
 from trainers.base import Rounds, SolverJob, SolverService, TrainQuestion
 from trainers.schedule import learning_rate_at, questions_at, rollouts_at
@@ -46,7 +46,7 @@ def test_a_step_s_rollouts_are_whole_groups_with_a_seed_each() -> None:
     job = job_of(5, 3)
     prompts = [prompt for step in (1, 2) for prompt in rollouts_at(job, step)]
     size = job.training.rollouts_per_prompt
-    chats = [RZERO_SOLVER.messages(question.text) for step in (1, 2) for question in questions_at(job, step)]
+    chats = [job.template.messages(question.text) for step in (1, 2) for question in questions_at(job, step)]
     assert [list(prompt.messages) for prompt in prompts] == [chat for chat in chats for _ in range(size)]
     assert {prompt.n for prompt in prompts} == {1}
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * 3 * size
@@ -56,7 +56,7 @@ def test_the_challenger_s_prompts_are_equal_and_have_different_seeds() -> None:
     service = SolverService("http://127.0.0.1:1/v1", "t/solver/0", Sampling())
     job = tiny_challenger(Path("unused"), service, prompts_per_step=2)
     prompts = rollouts_at(job, 1)
-    assert all(list(prompt.messages) == RZERO_CHALLENGER.messages() for prompt in prompts)
+    assert all(list(prompt.messages) == job.template.messages() for prompt in prompts)
     assert len({prompt.seed for prompt in prompts}) == len(prompts) == 2 * job.training.rollouts_per_prompt
 
 
