@@ -246,7 +246,7 @@ class Evaluated:
     level: str | None
     samples: int
     correct: int  # of `samples`, at the sampling temperature
-    greedy_correct: bool
+    greedy_correct: bool | None  # None: the model was not asked greedily
     majority_correct: bool
 
 

@@ -175,8 +175,8 @@ def rechecked(figures: Sequence[EvaluationFigures], judge: str) -> None:
     )
 
 
-def _with_interval(estimate: Estimate) -> str:
-    return f"{estimate.value:.1%} ({estimate.lo:.1%} to {estimate.hi:.1%})"
+def _with_interval(estimate: Estimate | None) -> str:
+    return "" if estimate is None else f"{estimate.value:.1%} ({estimate.lo:.1%} to {estimate.hi:.1%})"
 
 
 def curves(store: Store, run: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.settings.provenance import differing
-from core.statistics.accuracy import Accuracy, accuracy_of_sums
+from core.statistics.accuracy import Accuracy
 from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, paired_share_difference
 from core.statistics.seeds import Difference, compare_seeds, over_seeds, seed_pairs
@@ -24,7 +24,7 @@ from storage.rows import ENDED
 
 # The figures of accuracy that are compared, each as a value of one question; the fields of `Accuracy` are their means.
 SCORES: dict[str, Callable[[Evaluated], float]] = {
-    "greedy": lambda result: float(result.greedy_correct),
+    "greedy": lambda result: float(bool(result.greedy_correct)),
     "majority": lambda result: float(result.majority_correct),
     "pass_at_1": lambda result: result.correct / result.samples,
 }
@@ -213,8 +213,7 @@ def _accuracies(session: Session, evaluations: Iterable[Mapping[CheckpointRole, 
     """The accuracy in each of the evaluations, summed in the database: a curve needs no single question."""
     keys = [key for of_run in evaluations for of_role in of_run.values() for key in of_role.values()]
     sums = queries.evaluations.sums_by_id(session, keys)
-    accuracies = {key: accuracy_of_sums(row.shares, row.greedy, row.majority) for key, row in sums.items()}
-    return {key: accuracy for key, accuracy in accuracies.items() if accuracy is not None}
+    return {key: row.accuracy for key, row in sums.items() if row.accuracy is not None}
 
 
 def _answered(session: Session, evaluation: str) -> dict[str, Evaluated]:

@@ -13,7 +13,7 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.statistics.accuracy import accuracy_of, accuracy_of_sums, pass_at_1_by_level
+from core.statistics.accuracy import greedy_of, majority_of, pass_at_1_by_level, pass_at_1_of
 from core.statistics.consistency import ConsistencyPoint, by_consistency
 from core.statistics.curves import CurvePoint, Tally, curve
 from core.statistics.estimates import Estimate, mean_share
@@ -100,6 +100,7 @@ class ListedEvaluation(EvaluationRow):
 @dataclass(frozen=True, slots=True)
 class EvaluationFigures:
     """The figures of one evaluation. If `samples` is 0, there are only greedy answers, and all figures are of them.
+    `greedy` is None if the model refused temperature 0.
 
     `vote_share` is the mean share of votes that the majority has, `truncated` that of answers that were cut off at the
     token limit, `unparsed` that of replies without an answer. `mean_tokens` is of a sampled reply, `tokens` of all
@@ -111,7 +112,7 @@ class EvaluationFigures:
     questions: int  # that are answered
     samples: int
     pass_at_1: Estimate
-    greedy: Estimate
+    greedy: Estimate | None
     majority: Estimate
     curve: list[CurvePoint]
     vote_share: Estimate | None
@@ -147,8 +148,7 @@ def with_accuracy(session: Session, rows: Sequence[EvaluationRow]) -> list[Liste
 
 
 def _listed(row: EvaluationRow, sums: EvaluationSums | None) -> ListedEvaluation:
-    accuracy = accuracy_of_sums(sums.shares, sums.greedy, sums.majority) if sums else None
-    figures = (accuracy.pass_at_1, accuracy.greedy, accuracy.majority) if accuracy else (None, None, None)
+    figures = (sums.pass_at_1, sums.greedy, sums.majority) if sums else (None, None, None)
     return ListedEvaluation(*(getattr(row, field.name) for field in fields(row)), *figures)
 
 
@@ -156,8 +156,8 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
     """The figures of the evaluation with this key; None before its first answer. Raises `NotThere`."""
     row = queries.evaluations.get_evaluation(session, key)
     results, answers = queries.evaluations.results_of(session, key), queries.evaluations.answers_of(session, key)
-    accuracy = accuracy_of(results)
-    if accuracy is None:
+    pass_at_1, majority = pass_at_1_of(results), majority_of(results)
+    if pass_at_1 is None or majority is None:
         return None
     sampled = [answer for answer in answers if answer.sample_index != GREEDY]
     counted = sampled or answers
@@ -172,9 +172,9 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         evaluation=row,
         questions=len(results),
         samples=results[0].samples if sampled or not answers else 0,
-        pass_at_1=accuracy.pass_at_1,
-        greedy=accuracy.greedy,
-        majority=accuracy.majority,
+        pass_at_1=pass_at_1,
+        greedy=greedy_of(results),
+        majority=majority,
         curve=curve(tallies),
         vote_share=mean_of(lambda answer: answer.answer_class == 0) if sampled else None,
         truncated=mean_of(lambda answer: answer.finish_reason == "length"),

@@ -99,7 +99,7 @@ def _row(
     answered = {item.item_id: item for items in evaluated.values() for item in items if item.item_id in known}
     kept = {key for key, item in answered.items() if item.level == "kept"}
     answers: dict[str | None, dict[str, bool]] = {
-        solver: {item.item_id: item.greedy_correct for item in items if item.item_id in known}
+        solver: {item.item_id: bool(item.greedy_correct) for item in items if item.item_id in known}
         for solver, items in evaluated.items()
     }
     answers[None] = {key: verdicts[key] == "right" for key in answered}

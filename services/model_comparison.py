@@ -286,8 +286,11 @@ def needed(metric: str | None) -> int:
 def _scores(session: Session, key: str, metric: str) -> Scores:
     """Question -> its value in a metric, in an evaluation with enough samples."""
     if metric in _OF_RESULTS:
-        score = SCORES[_OF_RESULTS[metric]]
-        return {result.item_id: score(result) for result in queries.evaluations.results_of(session, key)}
+        score, results = SCORES[_OF_RESULTS[metric]], queries.evaluations.results_of(session, key)
+        if metric == "greedy" and any(result.greedy_correct is None for result in results):
+            model = queries.evaluations.get_evaluation(session, key).model
+            raise StoreError(f"metric greedy: expected a model that answers at temperature 0, {model} refused it")
+        return {result.item_id: score(result) for result in results}
     by_k, k = _BY_K[metric.partition("@")[0]], needed(metric)
     answers = (answer for answer in queries.evaluations.answers_of(session, key) if answer.sample_index != GREEDY)
     return {item: by_k(tally_of([*group]), k) for item, group in groupby(answers, lambda answer: answer.item_id)}

@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(
         pa.field("subject", pa.string()),
         pa.field("samples", pa.int32(), nullable=False),
         pa.field("correct", pa.int32(), nullable=False),  # of the samples
-        pa.field("greedy_correct", pa.bool_(), nullable=False),
+        pa.field("greedy_correct", pa.bool_()),
         pa.field("majority_correct", pa.bool_(), nullable=False),
         pa.field("answers", pa.list_(_ANSWER)),
     ]

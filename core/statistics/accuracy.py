@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.statistics.estimates import Estimate, Sums, mean_share, paired_share_difference, share
+from core.statistics.estimates import Estimate, mean_share, paired_share_difference, share
 from core.types import Evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The accuracy of one checkpoint on a benchmark, or the difference between two checkpoints."""
+    """The accuracy of one checkpoint of a run on a benchmark, or the difference between two checkpoints."""
 
     pass_at_1: Estimate
     greedy: Estimate
@@ -23,15 +23,26 @@ class Accuracy:
 
 
 def accuracy_of(items: Sequence[Evaluated]) -> Accuracy | None:
-    """The accuracy over `items`; None if there are none."""
-    greedy, majority = sum(item.greedy_correct for item in items), sum(item.majority_correct for item in items)
-    return accuracy_of_sums([_rate(item) for item in items], greedy, majority)
+    """The accuracy over `items`; None if there are none, or none with a greedy answer."""
+    return accuracy(pass_at_1_of(items), greedy_of(items), majority_of(items))
 
 
-def accuracy_of_sums(rates: Sequence[float] | Sums, greedy: int, majority: int) -> Accuracy | None:
-    """The accuracy from the items' shares of right samples, or their sums, and the numbers of right items."""
-    n = rates.n if isinstance(rates, Sums) else len(rates)
-    return _accuracy(mean_share(rates), share(greedy, n), share(majority, n))
+def accuracy(pass_at_1: Estimate | None, greedy: Estimate | None, majority: Estimate | None) -> Accuracy | None:
+    return Accuracy(pass_at_1, greedy, majority) if pass_at_1 and greedy and majority else None
+
+
+def pass_at_1_of(items: Sequence[Evaluated]) -> Estimate | None:
+    return mean_share([_rate(item) for item in items])
+
+
+def greedy_of(items: Sequence[Evaluated]) -> Estimate | None:
+    """Of the items that were asked greedily; None if there are none."""
+    asked = [item.greedy_correct for item in items if item.greedy_correct is not None]
+    return share(sum(asked), len(asked))
+
+
+def majority_of(items: Sequence[Evaluated]) -> Estimate | None:
+    return share(sum(item.majority_correct for item in items), len(items))
 
 
 def pass_at_1_by_level(items: Sequence[Evaluated]) -> dict[str, Estimate]:
@@ -52,15 +63,11 @@ def gain(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> Accuracy | 
     def difference(score: Callable[[Evaluated], float]) -> Estimate | None:
         return paired_share_difference([score(item) for item, _ in pairs], [score(item) for _, item in pairs])
 
-    return _accuracy(
+    return accuracy(
         difference(_rate),
-        difference(lambda item: item.greedy_correct),
+        difference(lambda item: bool(item.greedy_correct)),  # a run asks each question greedily
         difference(lambda item: item.majority_correct),
     )
-
-
-def _accuracy(pass_at_1: Estimate | None, greedy: Estimate | None, majority: Estimate | None) -> Accuracy | None:
-    return Accuracy(pass_at_1, greedy, majority) if pass_at_1 and greedy and majority else None
 
 
 def _rate(item: Evaluated) -> float:

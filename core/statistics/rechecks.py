@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from core.statistics.accuracy import accuracy_of
+from core.statistics.accuracy import greedy_of, pass_at_1_of
 from core.statistics.estimates import Estimate, share
 from core.types import GREEDY, Evaluated, EvaluatedAnswer, OracleVerdict
 
@@ -19,7 +19,7 @@ class Recount:
     """The accuracy of an evaluation whose answers were judged anew. Each n counts questions."""
 
     pass_at_1: Estimate
-    greedy: Estimate
+    greedy: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ def _recount(
     for result in results:
         group = groups.get(result.item_id, [])
         sampled = [answer for answer in group if answer.sample_index != GREEDY] or group
-        greedy = any(is_right(answer) for answer in group if answer.sample_index == GREEDY)
-        counted = replace(result, correct=sum(map(is_right, sampled)), greedy_correct=greedy)
+        greedy = [is_right(answer) for answer in group if answer.sample_index == GREEDY]
+        counted = replace(result, correct=sum(map(is_right, sampled)), greedy_correct=greedy[0] if greedy else None)
         recounted.append(counted if group else result)
-    accuracy = accuracy_of(recounted)
-    return Recount(accuracy.pass_at_1, accuracy.greedy) if accuracy else None
+    pass_at_1 = pass_at_1_of(recounted)
+    return Recount(pass_at_1, greedy_of(recounted)) if pass_at_1 else None

@@ -96,7 +96,9 @@ def _recounts(results: Sequence[EvaluationFigures]) -> Table:
     return result
 
 
-def _add_recount(table: Table, evaluated: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate) -> None:
+def _add_recount(
+    table: Table, evaluated: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate | None
+) -> None:
     figures = [pass_at_1 if evaluated.samples else None, greedy]
     table.add_row(_name(evaluated), who, *map(_figure, figures[-len(table.columns) + 2 :]))
 

@@ -63,16 +63,17 @@ def answer_all(
     with store.read() as session:
         done = {result.item_id for result in queries.evaluations.results_of(session, row.id)}
     batches = [(number, items[start : start + size]) for number, start in enumerate(range(0, len(items), size))]
+    greedy: bool = row.manifest.get("decoding", {}).get("greedy", True)  # what it was begun with
     remaining = [(number, batch) for number, batch in batches if not all(item.id in done for item in batch)]
     answered, what = len(items) - sum(len(batch) for _, batch in remaining), f"questions of {benchmark.name}"
     progress(answered, len(items), what)
-    prompts = (_prompts(benchmark, batch, protocol, seed) for _, batch in remaining)
+    prompts = (_prompts(benchmark, batch, protocol, seed, greedy) for _, batch in remaining)
     with ask(prompts) as replies_of_batches:
         begun = time.monotonic()
         for (number, batch), replies in zip(remaining, replies_of_batches, strict=True):
-            results, answers = graded(batch, replies, grader, benchmark.definition.answers)
+            results, answers = graded(batch, replies, grader, benchmark.definition.answers, greedy)
             if texts is not None:
-                texts.add(number, _with_texts(batch, replies))
+                texts.add(number, _with_texts(batch, replies, greedy))
             with write() as session:
                 seconds = time.monotonic() - begun
                 queries.evaluations.add_results(session, row.id, results, answers, seconds=seconds)
@@ -87,11 +88,13 @@ def answer_all(
             queries.evaluations.finish_evaluation(session, row.id)
 
 
-def _prompts(benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protocol: Protocol, seed: int) -> list[Prompt]:
-    """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all items."""
-    greedy = Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens)
+def _prompts(
+    benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protocol: Protocol, seed: int, greedy: bool
+) -> list[Prompt]:
+    """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all items, if any."""
     template = benchmark.definition.template
     ways = [(protocol.sampling, protocol.samples)] if protocol.samples else []
+    ways += [(Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens), 1)] if greedy else []
     return [
         Prompt(
             tuple(template.messages(item.problem)),
@@ -99,34 +102,39 @@ def _prompts(benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protoco
             samples,
             sampling,
         )
-        for sampling, samples in (*ways, (greedy, 1))
+        for sampling, samples in ways
         for item in items
     ]
 
 
 def graded(
-    items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], grader: Grader, kind: AnswerKind = "math"
+    items: Sequence[BenchmarkItem],
+    replies: Sequence[Sequence[Reply]],
+    grader: Grader,
+    kind: AnswerKind = "math",
+    asked_greedily: bool = True,
 ) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:
-    """Grade the answers to each item. `replies` has the sampled replies of all items, if any, then their greedy ones.
+    """Grade the answers to each item. `replies` has the sampled replies of all items, if any, then their greedy ones,
+    if they were asked greedily.
 
     Without samples, the greedy answer counts as the only sample.
     """
     answers = [[read_answer(kind, reply.text) for reply in group] for group in replies]
-    greedy = answers[-len(items) :]
-    votes = classify_many(answers[: len(items)], grader if kind == "math" else None)
+    n, of_greedy = len(items), len(replies) - len(items) if asked_greedily else len(replies)
+    votes = classify_many(answers[:n], grader if kind == "math" else None)
     groups = [*answers, *([label.answer] for label, _ in votes)]
-    verdicts = _verdicts(groups, [item.answer for item in items] * (len(groups) // len(items)), grader, kind)
-    of_majority = verdicts[-len(items) :]
+    verdicts = _verdicts(groups, [item.answer for item in items] * (len(groups) // n), grader, kind)
     results, rows = list[Evaluated](), list[EvaluatedAnswer]()
     for i, item in enumerate(items):
         sampled = [verdict == "equal" for verdict in verdicts[i]]
-        is_right = [verdicts[len(answers) - len(items) + i][0] == "equal", of_majority[i][0] == "equal"]
-        results.append(Evaluated(item.id, item.level, len(sampled), sum(sampled), *is_right))
-    if len(answers) > len(items):
+        greedy = verdicts[of_greedy + i][0] == "equal" if asked_greedily else None
+        majority = verdicts[len(answers) + i][0] == "equal"
+        results.append(Evaluated(item.id, item.level, len(sampled), sum(sampled), greedy, majority))
+    if of_greedy:
         for i, item in enumerate(items):
             rows += _rows(item, range(len(answers[i])), replies[i], answers[i], votes[i][1], verdicts[i])
-    for i, item in enumerate(items, len(answers) - len(items)):
-        rows += _rows(item, [GREEDY], replies[i], greedy[i - len(answers)], (None,), verdicts[i])
+    for i in range(of_greedy, len(answers)):
+        rows += _rows(items[i - of_greedy], [GREEDY], replies[i], answers[i], (None,), verdicts[i])
     return results, rows
 
 
@@ -153,8 +161,10 @@ def _verdicts(
     return [[None if answer is None else next(verdicts) for answer in group] for group in groups]
 
 
-def _with_texts(items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]]) -> Iterator[RolloutText]:
+def _with_texts(
+    items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], asked_greedily: bool
+) -> Iterator[RolloutText]:
     for i, group in enumerate(replies):
-        is_greedy = i >= len(replies) - len(items)
+        is_greedy = asked_greedily and i >= len(replies) - len(items)
         for index, reply in enumerate(group):
             yield RolloutText(items[i % len(items)].id, GREEDY if is_greedy else index, reply.text)

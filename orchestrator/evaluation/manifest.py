@@ -15,7 +15,12 @@ from storage.rows import EvaluationRow
 
 
 def manifest_of(
-    model: dict[str, Any], engine: dict[str, Any], benchmark: LoadedBenchmark, protocol: Protocol, seed: int
+    model: dict[str, Any],
+    engine: dict[str, Any],
+    benchmark: LoadedBenchmark,
+    protocol: Protocol,
+    seed: int,
+    greedy: bool = True,
 ) -> dict[str, Any]:
     """All that the answers and their verdicts depend on. How many there are and how long they took is counted."""
     definition = benchmark.definition
@@ -32,7 +37,7 @@ def manifest_of(
             **sample,
         },
         "prompt": definition.model_dump(mode="json", include={"system", "prompt", "few_shot"}),
-        "decoding": {**protocol.model_dump(mode="json"), "greedy": True, "seed": str(seed)},
+        "decoding": {**protocol.model_dump(mode="json"), "greedy": greedy, "seed": str(seed)},
         "grader": {
             "answers": definition.answers,
             **({"math-verify": version("math-verify")} if definition.answers == "math" else {}),
@@ -50,7 +55,9 @@ def key_of(
     return model.name, benchmark.name, str(model.identity), str(model.engine), *how
 
 
-def begin(session: Session, model: Model, benchmark: LoadedBenchmark, protocol: Protocol, seed: int) -> EvaluationRow:
+def begin(
+    session: Session, model: Model, benchmark: LoadedBenchmark, protocol: Protocol, seed: int, greedy: bool = True
+) -> EvaluationRow:
     """Store an evaluation that no run makes, or return the one that was begun with the same key."""
     _, _, *parts = key_of(model, benchmark, protocol, seed)
     queries.evaluations.add_benchmark_items(session, benchmark.sha256, benchmark.items)
@@ -59,6 +66,6 @@ def begin(session: Session, model: Model, benchmark: LoadedBenchmark, protocol: 
         model=model.name,
         checkpoint=model.checkpoint,
         benchmark=benchmark.name,
-        manifest=manifest_of(model.identity, model.engine, benchmark, protocol, seed),
+        manifest=manifest_of(model.identity, model.engine, benchmark, protocol, seed, greedy),
         protocol=parts,
     )

@@ -47,8 +47,8 @@ class Model:
     """A model to evaluate. `identity` and `engine` go into the manifest.
 
     `serve` makes it ready and gives the function that asks it. It waits while another process uses the applications,
-    and calls its argument with that one's name. `join` raises `NotUp` at once if it needs services that are not up, and
-    `EvaluationError` if the model cannot be asked greedily.
+    and calls its argument with that one's name. `join` raises `NotUp` at once if it needs services that are not up. It
+    returns why the model cannot be asked greedily, or None if it can.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Model:
     serve: Callable[[Callable[[str], None]], AbstractContextManager[Ask]]
     checkpoint: str | None = None  # the id, if it is a run's
     template: SolverTemplate = RZERO_SOLVER  # how its run asks it; R-Zero's if it is no run's
-    join: Callable[[], object] = lambda: None
+    join: Callable[[], str | None] = lambda: None
 
 
 def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
@@ -71,8 +71,8 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         keys_of([service])
         identity = {"url": service.url, "model": service.model}
         name = f"{service.url}#{service.model}"
-        check = partial(_refuse_without_greedy, service)
-        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=check)
+        join = partial(_refusal_of_greedy, service)
+        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=join)
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
             checkpoint, config = servable_checkpoint(session, match[1], match[2])
@@ -91,14 +91,17 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         )
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)
-    join = partial(cluster.join, home)
-    return Model(name, identity, engine_of(serving.applications), serve, known, template, join)
+    return Model(name, identity, engine_of(serving.applications), serve, known, template, partial(_join, home))
 
 
 def _linked(home: Home, folder: Path) -> Checkpoint:
     """A folder's model in the form in which checkpoints are served: a folder of links with a manifest."""
     target, sha256 = link(folder, home.work / "_models")
     return Checkpoint(f"{folder.name}@{sha256[:12]}", "", "base", 0, 0, str(target), sha256, None)
+
+
+def _join(home: Home) -> None:
+    cluster.join(home)
 
 
 @contextmanager
@@ -111,20 +114,15 @@ def _served(home: Home, checkpoint: Checkpoint, serving: Serving, waiting: Calla
         yield lambda batches: closing(client.generate_in_turn(batches, checkpoint.id, at_once))
 
 
-def _refuse_without_greedy(service: Service) -> None:
-    """Ask the service a greedy question, as each of a benchmark is asked once, before anything is stored or paid for.
-
-    Raises `EvaluationError` if it refuses that, as reasoning models do that have one temperature only, and
-    `InferenceError`.
-    """
+def _refusal_of_greedy(service: Service) -> str | None:
+    """How the service refuses a greedy question, as reasoning models do that have one temperature only; None if it
+    answers. Nothing was stored or paid for before. Raises `InferenceError`."""
     prompt = Prompt(({"role": "user", "content": "1 + 1?"},), 0, 1, Sampling(temperature=0, max_tokens=16))
     try:
         asyncio.run(_ask_batch(service, [prompt]))
     except RequestRefused as error:
-        raise EvaluationError(
-            f"model: expected one that answers at temperature 0, because each question is asked greedily once; "
-            f"{service.model} refused it: {error}"
-        ) from error
+        return f"{service.model} refused temperature 0: {error}"
+    return None
 
 
 @contextmanager

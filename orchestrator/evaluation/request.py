@@ -87,10 +87,17 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     ]
     if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
         progress(0, 1, "waiting for the model")
-        model.join()
+        refusal = model.join()
+        if refusal is not None and not all(protocol.samples for _, protocol, _ in unfinished):
+            raise RequestError(
+                f"samples: expected at least 1 of each question without greedy answers, got 0; {refusal}"
+            )
         with store.write() as session:  # from now on, the files of the checkpoint are kept
             _refuse_removed(session, model)
-            begun = [begin(session, model, benchmark, protocol, request.seed) for benchmark, protocol, _ in unfinished]
+            begun = [
+                begin(session, model, benchmark, protocol, request.seed, greedy=refusal is None)
+                for benchmark, protocol, _ in unfinished
+            ]
         with model.serve(lambda holder: progress(0, 1, turn_note(holder))) as ask:
             for (benchmark, protocol, key), row in zip(unfinished, begun, strict=True):
                 texts = TextWriter(evaluation_path(home.texts, key))

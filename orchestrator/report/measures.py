@@ -152,7 +152,7 @@ def _lost(run: RunRows, best_t: int, last_t: int, others: int) -> tuple[bool, bo
     `others` may be the best by chance, so they share the rate of false alarms, as in the guard's `decline`."""
 
     def greedily(results: Sequence[Evaluated]) -> list[Evaluated]:
-        return [replace(result, samples=1, correct=int(result.greedy_correct)) for result in results]
+        return [replace(result, samples=1, correct=int(bool(result.greedy_correct))) for result in results]
 
     best, last, settings = run.iterations[best_t].evaluated, run.iterations[last_t].evaluated, run.config.alerts
     falls = fall_from(best, last, others, settings), fall_from(greedily(best), greedily(last), others, settings)

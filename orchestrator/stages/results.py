@@ -11,7 +11,6 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from core.statistics.accuracy import accuracy_of_sums
 from core.statistics.estimates import Estimate, share
 from core.statistics.guard import Action
 from core.types import Role, StageKey
@@ -130,11 +129,10 @@ def _training(session: Session, key: StageKey, result: Result) -> Iterator[Figur
 
 def _accuracies(session: Session, run: str, checkpoint: str) -> Iterator[Figure]:
     for row in queries.evaluations.evaluation_sums(session, run):
-        accuracy = accuracy_of_sums(row.shares, row.greedy, row.majority) if row.checkpoint == checkpoint else None
-        if accuracy is not None:
-            yield Figure.of_share(f"{Path(row.benchmark).name} pass@1", accuracy.pass_at_1)
-            yield Figure.of_share("greedy", accuracy.greedy)
-            yield Figure.of_share("majority", accuracy.majority)
+        if row.checkpoint == checkpoint and row.greedy is not None:
+            yield Figure.of_share(f"{Path(row.benchmark).name} pass@1", row.pass_at_1)
+            yield Figure.of_share("greedy", row.greedy)
+            yield Figure.of_share("majority", row.majority)
 
 
 def _verdicts(result: Result) -> Iterator[Figure]:

@@ -75,7 +75,7 @@ def _counts(answers: list[EvaluatedAnswer]) -> dict[str, object]:
     return {
         "samples": len(sampled),
         "correct": sum(answer.verdict == "equal" for answer in sampled),
-        "greedy_correct": any(answer.verdict == "equal" for answer in greedy),
+        "greedy_correct": greedy[0].verdict == "equal" if greedy else None,
     }
 
 

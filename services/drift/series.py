@@ -16,7 +16,7 @@ from statistics import fmean
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.statistics.accuracy import Accuracy, accuracy_of_sums
+from core.statistics.accuracy import Accuracy
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.changes import HELD_OUT, TEST_TIME
 from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
@@ -226,7 +226,7 @@ def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy
         solvers[row.checkpoint]: accuracy
         for row in queries.evaluations.evaluation_sums(session, run)
         if row.benchmark == benchmark and row.checkpoint in solvers
-        if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
+        if (accuracy := row.accuracy)
     }
 
 

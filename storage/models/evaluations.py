@@ -52,7 +52,7 @@ class EvaluatedItems(Base):
     level: Mapped[str | None]
     samples: Mapped[int]
     correct: Mapped[int]
-    greedy_correct: Mapped[bool]
+    greedy_correct: Mapped[bool | None]  # NULL: the model was not asked greedily
     majority_correct: Mapped[bool]
 
 

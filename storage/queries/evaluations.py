@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Integer, cast, func, select, update
 from sqlalchemy.orm import Session
 
-from core.statistics.estimates import Sums
+from core.statistics.accuracy import Accuracy, accuracy
+from core.statistics.estimates import Estimate, Sums, mean_share, share
 from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage.errors import NotThere
 from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
@@ -176,31 +177,37 @@ def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Ev
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSums:
-    """The results of a model, which is a checkpoint if a run evaluated it, on a benchmark, summed over its items.
-
-    `shares` sums each item's share of right samples. `greedy` and `majority` count the items that were right.
-    """
+    """The results of a model, which is a checkpoint if a run evaluated it, on a benchmark, summed over its items."""
 
     checkpoint: str
     benchmark: str
     samples: int  # per item
-    shares: Sums
-    greedy: int
-    majority: int
+    pass_at_1: Estimate
+    greedy: Estimate | None  # None: not asked greedily
+    majority: Estimate
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """None without greedy answers, which a run always has."""
+        return accuracy(self.pass_at_1, self.greedy, self.majority)
 
 
 def _figures() -> list[Any]:
     """What `_sums` reads, summed over the items of a group. These are integers, so equal results have equal sums."""
     row = EvaluatedItems
     sums = [func.max(row.samples), func.count(), func.sum(row.correct), func.sum(row.correct * row.correct)]
-    return sums + [func.sum(cast(column, Integer)) for column in (row.greedy_correct, row.majority_correct)]
+    right = [func.coalesce(func.sum(cast(one, Integer)), 0) for one in (row.majority_correct, row.greedy_correct)]
+    return [*sums, *right, func.count(row.greedy_correct)]
 
 
 def _sums(
-    model: str, benchmark: str, samples: int, n: int, correct: int, squares: int, greedy: int, majority: int
+    model: str, benchmark: str, samples: int, n: int, correct: int, squares: int, majority: int, greedy: int, asked: int
 ) -> EvaluationSums:
-    shares = Sums(n, int(correct) / samples, int(squares) / samples**2)
-    return EvaluationSums(model, benchmark, samples, shares, greedy, majority)
+    pass_at_1 = mean_share(Sums(n, int(correct) / samples, int(squares) / samples**2))
+    of_majority = share(int(majority), n)
+    if pass_at_1 is None or of_majority is None:
+        raise AssertionError("a group of rows has a row")
+    return EvaluationSums(model, benchmark, samples, pass_at_1, share(int(greedy), int(asked)), of_majority)
 
 
 def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:

@@ -71,6 +71,15 @@ def test_without_samples_the_greedy_answer_is_the_only_one() -> None:
     ]
 
 
+def test_a_model_that_is_not_asked_greedily_has_sampled_answers_only() -> None:
+    items = [BenchmarkItem("a", "p", "2"), BenchmarkItem("b", "q", "3")]
+    replies = [[reply(r"\boxed{2}"), reply(r"\boxed{2}")], [reply(r"\boxed{1}"), reply(r"\boxed{3}")]]
+    with Grader() as grader:
+        evaluated, answers = graded(items, replies, grader, asked_greedily=False)
+    assert evaluated == [Evaluated("a", None, 2, 2, None, True), Evaluated("b", None, 2, 1, None, False)]
+    assert [(answer.item_id, answer.sample_index) for answer in answers] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
 class Interrupted(Exception):
     """Stands for the end of the process."""
 

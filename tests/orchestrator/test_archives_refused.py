@@ -107,7 +107,7 @@ def test_tables_of_another_version(new: tuple[Home, Store], archive: Path, tmp_p
         manifest.update(schema_version="0022", coevo="0.0.9")
 
     message = refused(new, changed(archive, tmp_path / "older.zip", older))
-    assert "expected tables of version 0024, got 0022. Restore it with coevo 0.0.9" in message
+    assert "expected tables of version 0025, got 0022. Restore it with coevo 0.0.9" in message
     assert "coevo migrate" in message
 
 

@@ -20,9 +20,10 @@ from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.question_sets.benchmarks import SAMPLE_SEED, load
 from services.inference.engines.base import Prompt
+from services.model_comparison import compare_models
 from storage import queries
 from storage.checkpoints import digest, manifest, verify
-from storage.errors import NotThere
+from storage.errors import NotThere, StoreError
 from storage.session import Store, open_store
 from storage.texts import evaluation_path, read_texts
 from tests.fake_service import fake_service
@@ -191,21 +192,44 @@ def test_bad_input_is_refused_before_anything_is_asked(home: Home, arguments: tu
         store.close()
 
 
-def test_a_service_that_refuses_temperature_0_is_refused_before_anything_is_asked_or_stored(
-    home: Home, questions: Path
-) -> None:
-    """Reasoning models of OpenAI have one temperature only. A benchmark's greedy answer would be missing."""
+def reasoning(_: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """As OpenAI's reasoning models, which have one temperature only."""
+    if body.get("temperature") not in (None, 1):
+        return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}
+    return answer(0, body)
 
-    def reasoning(_: int, body: dict[str, Any]) -> tuple[int, Any]:
-        if body.get("temperature") not in (None, 1):
-            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}
-        return answer(0, {**body, "temperature": 0})
 
+def test_a_service_that_refuses_temperature_0_is_evaluated_without_greedy_answers(home: Home, questions: Path) -> None:
     with fake_service(reasoning) as (described, requests):
-        result = coevo(described.url, str(questions), "--model", "m")
-    assert result.exit_code == 1
-    assert "temperature" in result.stderr
-    assert len(requests) == 1
+        arguments = (described.url, str(questions), "--model", "m", "--samples", "2", "--temperature", "1")
+        result = coevo(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        [figures] = json.loads(result.stdout)
+        assert (figures["greedy"], figures["pass_at_1"]["value"], figures["pass_at_1"]["n"]) == (None, 0.5, 6)
+        assert figures["evaluation"]["manifest"]["decoding"]["greedy"] is False
+        assert len(requests) == 1 + 6 * 2
+        table = coevo(*arguments)
+        assert (table.exit_code, len(requests)) == (0, 1 + 6 * 2)
+    assert "50.0" in table.stdout
+    key = figures["evaluation"]["id"]
+    assert len(read_texts(evaluation_path(home.texts, key), ["3"])) == 2
+    store = open_store(home.database)
+    with store.read() as session:
+        assert {result.greedy_correct for result in queries.evaluations.results_of(session, key)} == {None}
+        assert {answer.sample_index for answer in queries.evaluations.answers_of(session, key)} == {0, 1}
+        compared = compare_models(session, [f"{described.url}#m"], {str(questions): None})
+        assert compared.rows[0].cells[str(questions)].figure.value == 0.5
+        with pytest.raises(StoreError, match="temperature 0"):
+            compare_models(session, [f"{described.url}#m"], {str(questions): None}, ["greedy"])
+    store.close()
+
+
+def test_without_greedy_answers_there_must_be_samples(home: Home, questions: Path) -> None:
+    with fake_service(reasoning) as (described, requests):
+        result = coevo(described.url, str(questions), "--model", "m", "--samples", "0")
+    assert (result.exit_code, len(requests)) == (1, 1)
+    assert "samples: expected at least 1" in result.stderr
+    assert "does not support 0" in result.stderr
     store = open_store(home.database)
     with store.read() as session:
         assert queries.evaluations.list_evaluations(session) == []

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 from store_examples import fresh_run
 
-from core.statistics.estimates import Sums
+from core.statistics.estimates import mean_share, share
 from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage import queries
 from storage.errors import NotThere
@@ -53,13 +53,25 @@ def test_evaluation_sums_are_those_of_a_run_s_own_evaluations(store: Store) -> N
         queries.evaluations.add_results(session, apart.id, items[:1])
     with store.read() as session:
         assert queries.evaluations.evaluation_sums(session, run) == [
-            EvaluationSums(checkpoint, "micro", 8, Sums(2, 0.75, 0.3125), 2, 1),
-            EvaluationSums(checkpoint, "other", 8, Sums(1, 0.25, 0.0625), 1, 0),
+            EvaluationSums(checkpoint, "micro", 8, mean_share([0.25, 0.5]), share(2, 2), share(1, 2)),
+            EvaluationSums(checkpoint, "other", 8, mean_share([0.25]), share(1, 1), share(0, 1)),
         ]
         assert queries.evaluations.evaluation_sums(session, "another") == []
         assert [row.id for row in queries.evaluations.list_evaluations(session) if row.model == checkpoint] == [
             apart.id
         ]
+
+
+def test_questions_without_a_greedy_answer_are_not_counted_in_greedy_accuracy(store: Store) -> None:
+    run = fresh_run(store)
+    with store.write() as session:
+        items = [Evaluated("a", None, 8, 4, None, True), Evaluated("b", None, 8, 4, True, True)]
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="some", items=items)
+        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="none", items=items[:1])
+    with store.read() as session:
+        none, some = queries.evaluations.evaluation_sums(session, run)
+    assert (some.greedy, some.majority) == (share(1, 1), share(2, 2))
+    assert (none.greedy, none.accuracy, none.majority) == (None, None, share(1, 1))
 
 
 def test_equal_results_have_equal_sums(store: Store) -> None:
@@ -71,8 +83,8 @@ def test_equal_results_have_equal_sums(store: Store) -> None:
             add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=benchmark, items=items)
     with store.read() as session:
         one, other = queries.evaluations.evaluation_sums(session, run)
-    assert one.shares.total == other.shares.total == 0.3
-    assert (one.shares.squares, other.shares.squares) == (0.09, 0.05)
+    assert one.pass_at_1.value == other.pass_at_1.value == 0.15
+    assert one.pass_at_1.hi > other.pass_at_1.hi  # the shares of one are further apart
 
 
 def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store) -> None:
@@ -85,7 +97,7 @@ def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store) -> None:
         queries.evaluations.add_results(session, key, [Evaluated("easy", "1", 8, 8, True, True)])
         assert queries.evaluations.evaluation_sums(session, run) == []
         queries.evaluations.finish_evaluation(session, key)
-        assert [row.shares.n for row in queries.evaluations.evaluation_sums(session, run)] == [1]
+        assert [row.pass_at_1.n for row in queries.evaluations.evaluation_sums(session, run)] == [1]
 
 
 def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) -> None:

@@ -80,7 +80,7 @@ def test_another_program_s_database_is_left_alone(database_url: str, create: boo
 def test_an_older_database_is_refused_until_it_is_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(database_url, create=True).close()
     monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="have version 0024, expected 9999"):
+    with pytest.raises(StoreError, match="have version 0025, expected 9999"):
         open_store(database_url)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from core.statistics.accuracy import accuracy_of_sums
 from core.types import Role
 from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
@@ -30,12 +29,12 @@ def list_evaluations(store: StoreDependency, run: RunName) -> list[Evaluation]:
                 checkpoint=row.checkpoint,
                 benchmark=row.benchmark,
                 samples=row.samples,
-                pass_at_1=accuracy.pass_at_1,
-                greedy=accuracy.greedy,
-                majority=accuracy.majority,
+                pass_at_1=row.pass_at_1,
+                greedy=row.greedy,
+                majority=row.majority,
             )
             for row in queries.evaluations.evaluation_sums(session, run)
-            if (accuracy := accuracy_of_sums(row.shares, row.greedy, row.majority))
+            if row.greedy is not None
         ]
 
 

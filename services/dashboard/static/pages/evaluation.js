@@ -47,7 +47,7 @@ function Figures({ figures }) {
   } = figures;
   return html`<dl class="tiles">
       <${Tile} label="pass@1" estimate=${pass_at_1} note=${samples ? `${samples} samples of each question` : "greedy answers only"} />
-      <${Tile} label="greedy" estimate=${greedy} />
+      ${greedy && html`<${Tile} label="greedy" estimate=${greedy} />`}
       <${Tile} label="majority" estimate=${majority} note=${samples ? `of ${samples}` : null} />
       <${Tile} label="no answer" estimate=${unparsed} />
       <${Tile} label="cut off" estimate=${truncated} note=${`${number(mean_tokens)} tokens on average`} />
@@ -141,7 +141,8 @@ function Exports({ id }) {
 function Question({ id, record: { question, result, answers, judged } }) {
   const [isOpen, setOpen] = useState(false);
   const { correct, samples, greedy_correct } = result;
-  const outcome = `${correct} of ${samples} right, greedy ${greedy_correct ? "right" : "wrong"}`;
+  const greedy = greedy_correct === null ? "" : `, greedy ${greedy_correct ? "right" : "wrong"}`;
+  const outcome = `${correct} of ${samples} right${greedy}`;
   return html`<details class="record" onToggle=${(/** @type {EventOn<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary><b>${result.item_id}</b> <span class="meta">${outcome}</span></summary>
     ${
