@@ -23,6 +23,8 @@ from services.inference.external import RequestRefused, post
 
 _MOST_TOKENS = 2**31 - 1  # that a service may say one request took
 _CUT_OFF = ("length", "model_length", "max_tokens")  # the second is Mistral's, the third is Anthropic's
+# A filter refused the question: Azure's words and code, and those of OpenAI's reasoning models.
+_FILTERED = re.compile(r"content_filter|content management policy|content_policy|invalid_prompt|usage polic", re.I)
 _logger = logging.getLogger(__name__)
 # What each service, by its address and model, has refused: such requests are not sent again.
 _refused: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -37,7 +39,7 @@ class ChatReply:
 
     text: str
     finish_reason: FinishReason
-    filtered: bool  # a filter of the service cut it off
+    filtered: bool  # a filter of the service cut it off, or refused the question
     prompt_tokens: int
     tokens: int
 
@@ -62,7 +64,8 @@ async def ask_chat(
 
     A service may call the limit `max_completion_tokens`, and may refuse options. It is asked again without a seed,
     without an option that has the default of OpenAI's API anyway, and without a temperature if `any_temperature` will
-    do. Raises `RequestRefused` if it refuses any other option, and what `post` and `read_chat` raise.
+    do. A question that its filter refuses has an empty reply. Raises `RequestRefused` if it refuses anything else, and
+    what `post` and `read_chat` raise.
     """
     options = {"seed": seed, "temperature": temperature, "top_p": top_p, "top_k": top_k}
     options = {name: value for name, value in options.items() if value is not None}
@@ -81,6 +84,8 @@ async def ask_chat(
         try:
             return read_chat(service, await post(http, service, "chat/completions", body))
         except RequestRefused as error:
+            if _FILTERED.search(str(error)):
+                return ChatReply("", "stop", filtered=True, prompt_tokens=0, tokens=0)
             named = {name for name in dispensable & body.keys() if re.search(rf"\b{name}\b", str(error))}
             if limit == "max_tokens" and "max_completion_tokens" in str(error):
                 named.add("max_tokens")

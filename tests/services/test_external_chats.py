@@ -133,6 +133,31 @@ def test_another_error_with_status_200_ends_the_request(reply: dict[str, Any], e
     assert len(requests) == 1
 
 
+AZURE = (
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify "
+    "your prompt and retry. To learn more about our content filtering policies please read our documentation: "
+    "https://go.microsoft.com/fwlink/?linkid=2198766"
+)
+O1 = "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with another."
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"message": AZURE, "type": None, "param": "prompt", "code": "content_filter", "status": 400}),
+        (400, {"code": "content_filter", "message": "filtered"}),
+        (400, {"message": O1, "type": "invalid_request_error", "param": None, "code": "invalid_prompt"}),
+        (400, {"code": "content_policy_violation", "message": "no"}),
+        (200, {"message": AZURE, "code": 400}),
+    ],
+)
+def test_a_question_that_a_filter_refuses_has_an_empty_reply(status: int, error: dict[str, Any]) -> None:
+    """One such question of thousands ended the evaluation."""
+    with fake_service(lambda *_: (status, {"error": error})) as (service, requests):
+        assert ask(service) == ChatReply("", "stop", True, 0, 0)
+    assert len(requests) == 1
+
+
 def refusing(*names: str, text: str = "Unsupported parameter: '{}' is not supported with this model.") -> Answer:
     """A service that refuses requests with these options, one after the other."""
 
