@@ -1,7 +1,7 @@
 """The logs of all processes: one line an event, as JSON or as text for people, without secrets.
 
 A process calls `configure` when it starts. What it logs then goes to its standard error, which is a terminal, a file
-below COEVO_HOME or the log of a container. `docs/logs.md` describes the fields.
+below COEVO_HOME or the log of a container. `docs/alerts.md` describes the fields.
 """
 
 from __future__ import annotations

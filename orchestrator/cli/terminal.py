@@ -100,7 +100,7 @@ LogFormat = Annotated[
     typer.Option(
         "--log-format",
         envvar=logs.VARIABLE,
-        help="Log in lines of JSON or as text for people; by default text in a terminal, else JSON (docs/logs.md).",
+        help="Log in lines of JSON or as text for people; by default text in a terminal, else JSON (docs/alerts.md).",
         show_default=False,
         callback=_configure_logs,
     ),

@@ -1,4 +1,4 @@
-"""`GET /metrics` for Prometheus: the store's state at the time of the scrape. docs/metrics.md lists the metrics.
+"""`GET /metrics` for Prometheus: the store's state at the time of the scrape. docs/alerts.md lists the metrics.
 
 Prometheus' x-axis is time, so only the latest value of each figure is exposed. The values over the iterations are in
 the table `series`. Labels have few values: runs, oracles, stages and words of the glossary, but never ids of rows.

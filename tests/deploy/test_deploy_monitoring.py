@@ -52,7 +52,7 @@ def test_prometheus_finds_its_rules_and_they_use_documented_metrics() -> None:
     (rule_file,) = yaml.safe_load(PROMETHEUS.read_text())["rule_files"]
     folder = Path(mounts["./deploy/prometheus/prometheus.yml"]).parent
     assert str(folder / rule_file) == mounts["./deploy/prometheus/rules.yml"]
-    documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "alerts.md").read_text()))
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     metrics = {name for rule in group["rules"] for name in re.findall(r"\bcoevo_\w+", rule["expr"])}
     assert metrics

@@ -292,13 +292,24 @@ def test_every_computed_series_has_a_metric(store: Store) -> None:
 
 
 def test_the_documentation_has_every_metric(api: TestClient) -> None:
-    documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "metrics.md").read_text()))
+    documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "alerts.md").read_text()))
     exposed = {name for name, _ in samples(scrape(api))}
     figures = {f"coevo_{figure.name}_{figure.unit}".rstrip("_") for figure in FIGURES.values()}
     # The documentation lists each figure's value, and names the figures' other metrics only once.
     others = re.compile(r"_(ci_(lower|upper)(_[a-z]+)?|n|audited)$|_estimated_")
     assert {name for name in exposed | figures if not others.search(name)} <= documented
     assert documented <= exposed | figures
+
+
+def test_the_documentation_has_each_series_beside_its_metric() -> None:
+    rows = [
+        (re.findall("`(.+?)`", series), re.findall("`(.+?)`", metrics))
+        for series, metrics in re.findall(
+            r"^\| (`[^|]+) \| (`coevo_[^|]+) \|", (ROOT / "docs" / "alerts.md").read_text(), re.M
+        )
+    ]
+    documented = {name: metric for names, metrics in rows for name, metric in zip(names, metrics, strict=True)}
+    assert documented == {name: f"coevo_{row.name}_{row.unit}".rstrip("_") for name, row in FIGURES.items()}
 
 
 @pytest.fixture
