@@ -29,7 +29,6 @@ import httpx
 import psutil
 
 from benchmarks.rest_load import Load, measure
-from orchestrator.chaos import small_run
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
@@ -37,6 +36,7 @@ from orchestrator.installation.ports import ANY_FREE
 from orchestrator.starting import find_run
 from storage.contents import Contents, contents_of, differences
 from storage.session import DATABASE_ERRORS, Store, open_store
+from tests.chaos import small_run
 
 _RATE, _SECONDS = 50, 3_600.0
 _ALONE = "soak-alone"  # the run without load

@@ -68,7 +68,6 @@ _COMMANDS = {
         "easyr1": "easyr1:easyr1",
         "micro": "micro:micro",
         "bench": "bench:bench",
-        "chaos": "chaos:chaos",
     },
 }
 

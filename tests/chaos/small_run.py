@@ -40,9 +40,10 @@ def overrides(seed: int, benchmark: Path, own_processes: bool) -> dict[str, Any]
         "rollout_text": "all",
         "serving.batches": 1,
         "trainer.own_processes": own_processes,
-        **_training("challenger", {**_TRAINING, "rollouts_per_prompt": 8}),
-        **_training("solver", {**_SMALL, "steps": 3}),  # so that the folder of the first one is removed
-        **_training("labelled", _SMALL),
+        **{f"challenger.training.{name}": value for name, value in _TRAINING.items()},
+        "challenger.training.rollouts_per_prompt": 8,
+        **{f"{part}.training.{name}": value for part in ("solver", "labelled") for name, value in _SMALL.items()},
+        "solver.training.steps": 3,  # so that the folder of the first one is removed
         "labelled.file": "micro",
         "labelled.limit": 8,
         "dataset.candidates": 136,
@@ -53,8 +54,12 @@ def overrides(seed: int, benchmark: Path, own_processes: bool) -> dict[str, Any]
     }
 
 
-def _training(table: str, settings: dict[str, int]) -> dict[str, int]:
-    return {f"{table}.training.{name}": value for name, value in settings.items()}
+def exists(home: Home) -> bool:
+    """Whether the run was created. The store is closed, so that the process may be forked."""
+    store = open_store(home.database)
+    found = find_run(store, NAME) is not None
+    store.close()
+    return found
 
 
 def work(home: Home, settings: Mapping[bool, dict[str, Any]], own_processes: bool) -> None:
@@ -66,10 +71,7 @@ def work(home: Home, settings: Mapping[bool, dict[str, Any]], own_processes: boo
     from orchestrator.installation.prefect_clients import retry_connecting
 
     retry_connecting()
-    store = open_store(home.database)
-    exists = find_run(store, NAME) is not None
-    store.close()
-    if exists:
+    if exists(home):
         flows.co_evolve(run=NAME, preset="")
     else:
         flows.co_evolve(run=NAME, preset=PRESET, iterations=ITERATIONS, overrides=settings[own_processes])

@@ -1,4 +1,4 @@
-"""`python -m tests.orchestrator.scripted_loop FOLDER KILLS [BUG…]`: a campaign of `coevo chaos` on a loop without Ray.
+"""`python -m tests.chaos.scripted_loop FOLDER KILLS [BUG…]`: a campaign on a loop without Ray.
 
 A kill costs a fraction of a second. It prints the campaign's outcome as JSON; with bugs, one campaign's of each.
 
@@ -25,9 +25,6 @@ from sqlalchemy.orm import Session
 from core.faultpoints import faultpoint
 from core.types import StageKey
 from orchestrator import runs
-from orchestrator.chaos import small_run
-from orchestrator.chaos.campaign import Campaign
-from orchestrator.chaos.trace import Strike
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LastWrite, Result, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
@@ -37,8 +34,10 @@ from orchestrator.stages.context import Context
 from orchestrator.starting import find_run
 from services.drift.series import refresh_after
 from storage.session import open_store
+from tests.chaos import planted_bugs, small_run
+from tests.chaos.campaign import Campaign
+from tests.chaos.trace import Strike
 from tests.fake_training import fake_training
-from tests.orchestrator import planted_bugs
 from trainers.base import TrainJob, TrainResult
 from trainers.folders import appearing, remove
 
@@ -105,7 +104,7 @@ def scripted_run(home: Home, folder: Path) -> Iterator[Callable[[bool], None]]:
     `folder` is for the benchmark."""
     open_store(home.database, create=True).close()
     settings = {**_SETTINGS, "evaluation.benchmark": str(small_run.write_benchmark(folder))}
-    command = [sys.executable, "-m", "tests.orchestrator.scripted_applications"]
+    command = [sys.executable, "-m", "tests.chaos.scripted_applications"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as applications:
         assert applications.stdout is not None
         url = applications.stdout.readline().strip()

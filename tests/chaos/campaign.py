@@ -10,20 +10,19 @@ from pathlib import Path
 
 from core.errors import CoevoError
 from core.faultpoints import FaultPoint
-from orchestrator.chaos.attempts import Attempt, Ended, Fork
-from orchestrator.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
-from orchestrator.chaos.outcome import Outcome
-from orchestrator.chaos.small_run import NAME
-from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace
-from orchestrator.chaos.victims import Victim
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home
-from orchestrator.starting import find_run
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.contents import Contents, contents_of, differences
 from storage.session import open_store
+from tests.chaos.attempts import Attempt, Ended, Fork
+from tests.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
+from tests.chaos.outcome import Outcome
+from tests.chaos.small_run import NAME, exists
+from tests.chaos.trace import BEGINS_WORK, Strike, Trace
+from tests.chaos.victims import Victim
 
 _KILLS_PER_RUN = 40
 _TOO_FEW = 5  # kills for a run of their own
@@ -71,16 +70,27 @@ class Campaign:
         expected = {False: stored}
         names = [hit.name for hit in trace.hits()]
         self._report(f"the uninterrupted run took {ended.seconds:.0f} s and came to {len(names)} fault points")
-        plan, strikes = self._plan(ended, names), self._strikes or self._first_strikes(names)
+        plan = Plan(
+            self._kills,
+            self._victims,
+            latest_s=ended.seconds * _LATEST,
+            begin_flow=self._begin_flow,
+            hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
+        )
+        strikes = self._strikes or self._tour(names)
         while outcome.kills < self._kills:
             reported, trace = len(outcome.violations), Trace(self._folder / f"{outcome.runs + 1}.trace")
             killed = KilledRun(self._home, self._work, plan, outcome, self._rng, trace, self._log, strikes)
             killed.to_its_end()
-            if self._exists():
-                stored = stored_and_deleted(self._home, self.outcome)
+            if exists(self._home):  # a run that could not be begun is a violation by itself
+                stored = stored_and_deleted(self._home, outcome)
                 if killed.own_processes not in expected:
                     expected[killed.own_processes], *_ = self._uninterrupted(own_processes=killed.own_processes)
-                self._compare(expected[killed.own_processes], stored)
+                different = differences(expected[killed.own_processes], stored)
+                for sentence in different[:_SHOWN]:
+                    outcome.violated(sentence[:_LONGEST])
+                if (more := len(different) - _SHOWN) > 0:
+                    outcome.violated(f"{more} more differences")
             strikes = ()
             outcome.runs += 1
             self._report(
@@ -89,13 +99,6 @@ class Campaign:
             for violation in outcome.violations[reported:]:
                 self._report(violation)
         return outcome
-
-    def _exists(self) -> bool:
-        """Whether the run was created. One that could not be begun is a violation by itself."""
-        store = open_store(self._home.database)
-        exists = find_run(store, NAME) is not None
-        store.close()
-        return exists
 
     def _uninterrupted(self, *, own_processes: bool) -> tuple[Contents, Ended, Trace]:
         """What is stored of a run that nothing interrupts."""
@@ -109,18 +112,14 @@ class Campaign:
             raise ChaosError(f"the run failed although nothing was killed:\n{last_lines(self._log)}")
         return stored_and_deleted(self._home, self.outcome), ended, trace
 
-    def _plan(self, ended: Ended, names: Sequence[FaultPoint]) -> Plan:
-        return Plan(
-            self._kills,
-            self._victims,
-            latest_s=ended.seconds * _LATEST,
-            begin_flow=self._begin_flow,
-            hits_per_kill=max(1, len(names) // _KILLS_PER_RUN),
-        )
-
-    def _first_strikes(self, names: Sequence[FaultPoint]) -> list[Strike]:
-        """The tour. If few kills are left after it, these are of processes that recover from a kill of the tour."""
-        strikes = self._tour(names)[: self._kills]
+    def _tour(self, names: Sequence[FaultPoint]) -> Sequence[Strike]:
+        """One kill at each fault point, in the order in which an uninterrupted run comes to them; and suspensions. If
+        few kills are left after these, they are of processes that recover from one of them."""
+        strikes = [Strike(1, name) for name in dict.fromkeys(names)]
+        if "suspended" in self._victims:
+            strikes += [Strike(1, name, signal=signal.SIGSTOP) for name in _SUSPENDED_AT]
+        strikes.sort(key=lambda strike: names.index(strike.name) if strike.name in names else len(names))
+        strikes = strikes[: self._kills]
         if 0 < (left := self._kills - len(strikes)) < _TOO_FEW:
             begun = 1 + next(i for i, strike in enumerate(strikes) if strike.name == BEGINS_WORK)
             for _ in range(left):
@@ -129,20 +128,6 @@ class Campaign:
                 recovering = Strike(self._rng.randint(1, _RECOVERING))
                 strikes.insert(self._rng.choice(after_a_kill), recovering)
         return strikes
-
-    def _tour(self, names: Sequence[FaultPoint]) -> list[Strike]:
-        """One kill at each fault point, in the order in which an uninterrupted run comes to them; and suspensions."""
-        strikes = [Strike(1, name) for name in dict.fromkeys(names)]
-        if "suspended" in self._victims:
-            strikes += [Strike(1, name, signal=signal.SIGSTOP) for name in _SUSPENDED_AT]
-        return sorted(strikes, key=lambda strike: names.index(strike.name) if strike.name in names else len(names))
-
-    def _compare(self, expected: Contents, actual: Contents) -> None:
-        sentences = differences(expected, actual)
-        for sentence in sentences[:_SHOWN]:
-            self.outcome.violated(sentence[:_LONGEST])
-        if (more := len(sentences) - _SHOWN) > 0:
-            self.outcome.violated(f"{more} more differences")
 
 
 def stored_and_deleted(home: Home, outcome: Outcome) -> Contents:

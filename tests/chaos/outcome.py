@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.faultpoints import FAULT_POINTS, FaultPoint
-from orchestrator.chaos.victims import Victim
+from tests.chaos.victims import Victim
 
 
 @dataclass

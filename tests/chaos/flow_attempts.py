@@ -12,13 +12,11 @@ import httpx
 import psutil
 
 from core.unicode import from_json
-from orchestrator.chaos.attempts import Attempt, Ended
-from orchestrator.chaos.small_run import ITERATIONS, NAME, PRESET
 from orchestrator.installation.home import Home
-from orchestrator.starting import find_run
 from services.api.prefect import Prefect
 from services.flow_runs import ACTIVE, EXISTING
-from storage.session import open_store
+from tests.chaos.attempts import Attempt, Ended
+from tests.chaos.small_run import ITERATIONS, NAME, PRESET, exists
 
 _ASK_S = 0.2  # between two questions to Prefect
 _STARTS_S = 60.0  # in which the runner has started the process
@@ -34,13 +32,10 @@ class FlowAttempt(Attempt):
         self._server = home.services().prefect
         self._ended: Ended | None = None
         self._asked = 0.0
-        store = open_store(home.database)
-        exists = find_run(store, NAME) is not None
-        store.close()
         begins = {"preset": PRESET, "iterations": ITERATIONS, "overrides": settings}
         prefect = Prefect(self._server)
         before = prefect.flow_runs(NAME)
-        self._id = prefect.start("co_evolve", NAME, {"preset": EXISTING} if exists else begins, before).id
+        self._id = prefect.start("co_evolve", NAME, {"preset": EXISTING} if exists(home) else begins, before).id
 
     def poll(self) -> Ended | None:
         if self._ended is None and time.monotonic() - self._asked > _ASK_S:

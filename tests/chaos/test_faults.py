@@ -19,7 +19,7 @@ from orchestrator.installation.home import ROOT
 
 def _under(fault: str, folder: Path, database: str | None = None) -> dict[str, Any]:
     """What `scripted_faults` prints; nothing may be lost."""
-    command = [sys.executable, "-m", "tests.orchestrator.scripted_faults", fault, str(folder)]
+    command = [sys.executable, "-m", "tests.chaos.scripted_faults", fault, str(folder)]
     variables = {**os.environ, "COEVO_DATABASE": database or f"sqlite:///{folder}/home/coevo.db"}
     result = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]

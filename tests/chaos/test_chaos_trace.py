@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.faultpoints import FaultPoint, faultpoint
-from orchestrator.chaos.trace import Hit, Strike, Trace, Tracer, redone
+from tests.chaos.trace import Hit, Strike, Trace, Tracer, redone
 
 WORK: list[FaultPoint] = [
     "run claimed",

@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session
 from core.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.types import Rollout
-from orchestrator.chaos.trace import Strike
 from orchestrator.stages.context import Context
 from storage import checkpoints, queries
 from storage.queries import evaluations
 from storage.rows import RunDetail
+from tests.chaos.trace import Strike
 
 _PATCH = pytest.MonkeyPatch()
 undo = _PATCH.undo  # takes all of them out again

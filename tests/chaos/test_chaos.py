@@ -27,7 +27,7 @@ SEEN_AS = {
 
 
 def _campaign(folder: Path, kills: int, *bugs: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.orchestrator.scripted_loop", str(folder), str(kills), *bugs]
+    command = [sys.executable, "-m", "tests.chaos.scripted_loop", str(folder), str(kills), *bugs]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
     outcome: dict[str, Any] = json.loads(result.stdout)
@@ -64,7 +64,7 @@ def test_a_first_run_that_hangs_is_killed_and_the_message_has_its_last_lines(tmp
     program = """if True:
         import os, sys, time
         from pathlib import Path
-        from orchestrator.chaos import campaign
+        from tests.chaos import campaign
         from orchestrator.installation.home import Home
         def hang(_own_processes):
             print("it hangs here", flush=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.faultpoints import arm
-from orchestrator.chaos.trace import Strike, Trace, Tracer
+from tests.chaos.trace import Strike, Trace, Tracer
 
 _POLL_S = 0.005
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from orchestrator.chaos.attempts import Attempt, Fork
-from orchestrator.chaos.outcome import Outcome
-from orchestrator.chaos.small_run import NAME
-from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace, redone
-from orchestrator.chaos.victims import MAY_END_THE_RUN, ODDS, OF_A_WHOLE_RUN, OF_THE_RUN, Victim, bring_back, kill_one
 from orchestrator.installation.home import Home
 from storage import queries
 from storage.session import open_store
+from tests.chaos.attempts import Attempt, Fork
+from tests.chaos.outcome import Outcome
+from tests.chaos.small_run import NAME
+from tests.chaos.trace import BEGINS_WORK, Strike, Trace, redone
+from tests.chaos.victims import MAY_END_THE_RUN, ODDS, OF_A_WHOLE_RUN, OF_THE_RUN, Victim, bring_back, kill_one
 
 PATIENCE_S = 300.0  # after which a process hangs
 _TAKEN_OVER_S = 20.0  # for which a suspended process stays so if the next one does not come to work
@@ -144,12 +144,6 @@ class KilledRun:
             self._outcome.violated(f"its flow run failed: {attempt.message}")
         return attempt
 
-    def _next_kill(self) -> Strike | None:
-        """For a process that takes over the run of a suspended one."""
-        if self._by_chance:
-            return self._rng.choice((None, Strike(self._some_hits(), working=True)))
-        return self._strikes.popleft() if self._strikes and self._strikes[0].signal == signal.SIGKILL else None
-
     def _taken_over(self, strike: Strike) -> Fork:
         """A process that takes over the run of another one, which was suspended for longer than its lease and then goes
         on. Both have ended, unless one hangs. If the first one ends before it is suspended, it is returned."""
@@ -165,8 +159,14 @@ class KilledRun:
             if holder is not None:
                 queries.ledger.release_leases(session, run=NAME, owner=holder.owner)
         store.close()
-        successor = self._begin(self._next_kill())
-        successor.wait(_TAKEN_OVER_S, lambda: self._has_begun_to_work(successor))
+        if self._by_chance:
+            kill = self._rng.choice((None, Strike(self._some_hits(), working=True)))
+        else:
+            is_kill = self._strikes and self._strikes[0].signal == signal.SIGKILL
+            kill = self._strikes.popleft() if is_kill else None
+        successor = self._begin(kill)
+        number = successor.number
+        successor.wait(_TAKEN_OVER_S, lambda: any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(number)))
         suspended.go_on()
         hanging = [attempt for attempt in (successor, suspended) if attempt.wait(PATIENCE_S) is None]
         for attempt in hanging[1:]:
@@ -179,9 +179,6 @@ class KilledRun:
     def _begin(self, strike: Strike | None) -> Fork:
         self._number += 1
         return Fork(self._work, self._trace, self._number, strike, self._log)
-
-    def _has_begun_to_work(self, attempt: Attempt) -> bool:
-        return any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(attempt.number))
 
     def _note_end(self, attempt: Attempt, *, may_fail: bool) -> None:
         hits = self._trace.of_attempt(attempt.number)

@@ -1,4 +1,4 @@
-"""`python -m tests.orchestrator.scripted_applications`: fake inference applications whose texts depend on nothing but
+"""`python -m tests.chaos.scripted_applications`: fake inference applications whose texts depend on nothing but
 the request. It prints their address and answers until its input ends."""
 
 from __future__ import annotations

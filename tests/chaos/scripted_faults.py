@@ -1,4 +1,4 @@
-"""`python -m tests.orchestrator.scripted_faults FAULT FOLDER DATABASE`: the loop of `scripted_loop` under one fault.
+"""`python -m tests.chaos.scripted_faults FAULT FOLDER DATABASE`: the loop of `scripted_loop` under one fault.
 
 Processes work on the run, one after another or at once, until one of them has ended it. FAULT is a function of this
 module. It prints, as JSON, how many processes there were, the last line of each that failed, and what differs from a
@@ -21,17 +21,17 @@ from typing import Any
 from sqlalchemy import select, text, update
 
 from core.faultpoints import FaultPoint, arm
-from orchestrator.chaos.attempts import Fork
-from orchestrator.chaos.campaign import stored_and_deleted
-from orchestrator.chaos.killed_run import PATIENCE_S, last_lines
-from orchestrator.chaos.outcome import Outcome
-from orchestrator.chaos.trace import Trace
 from orchestrator.installation.home import Home
 from storage.contents import differences
 from storage.models import RunLeases, Stages
 from storage.session import open_store
 from storage.trouble import in_words
-from tests.orchestrator.scripted_loop import scripted_run
+from tests.chaos.attempts import Fork
+from tests.chaos.campaign import stored_and_deleted
+from tests.chaos.killed_run import PATIENCE_S, last_lines
+from tests.chaos.outcome import Outcome
+from tests.chaos.scripted_loop import scripted_run
+from tests.chaos.trace import Trace
 
 _LEDGER: tuple[FaultPoint, ...] = ("run claimed", "stage claimed", "batch stored", "stage ready to end", "stage ended")
 _CLOCK_MOVES: tuple[FaultPoint, ...] = ("stage claimed", "batch begun", "step ended", "stage ended")
