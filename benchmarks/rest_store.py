@@ -1,4 +1,4 @@
-"""Fills a large store for `coevo bench rest`: 25 runs of five iterations.
+"""Fills a large store for `python -m benchmarks rest`: 25 runs of five iterations.
 
 Each iteration has 8,000 questions that ten rollouts voted on, and 400 that were malformed or repeated. The same shape
 gives the same questions, votes and labels. Large tables are filled by bulk paths, COPY on PostgreSQL and executemany on

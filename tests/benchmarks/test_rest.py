@@ -1,17 +1,14 @@
-"""`coevo bench rest` at a small size: the generator, the served API, the load and the exports, on SQLite."""
+"""`python -m benchmarks rest` at a small size: the generator, the served API, the load and the exports, on SQLite."""
 
 from __future__ import annotations
-
-import pytest
 
 from benchmarks import rest
 from benchmarks.rest_load import Load, Timing, requests
 from benchmarks.rest_store import Shape, shape_of
 
 
-def test_every_route_is_measured_and_no_request_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COEVO_BENCH_DATABASE", raising=False)
-    figures = rest.run(rows=2_000, seconds=0.5, on_postgresql=False)
+def test_every_route_is_measured_and_no_request_fails() -> None:
+    figures = rest.run("2000", seconds=0.5, on_postgresql=False)
     assert figures["store"] == {"runs": 2, "questions": 2_100, "votes": 20_000}
     sqlite = figures["sqlite"]
     assert (sqlite["failed"], sqlite["without_pause"]["failed"], sqlite["offered_per_s"]) == (0, 0, 200)

@@ -1,4 +1,4 @@
-"""`coevo bench swap`: which requests count as lost."""
+"""`python -m benchmarks swap`: which requests count as lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of `coevo bench soak`."""
+"""The figures of `python -m benchmarks soak`."""
 
 from __future__ import annotations
 

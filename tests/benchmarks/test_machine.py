@@ -1,18 +1,19 @@
-"""The description of the machine that `coevo bench NAME --json` prints with the figures."""
+"""`python -m benchmarks`: the machine, and what it refuses."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from benchmarks.machine import machine
-from orchestrator.cli import app
+from benchmarks.__main__ import NAMES
+from benchmarks.machine import in_words, machine
+from orchestrator.installation.home import ROOT
 
 _CPUINFO = "processor\t: {}\nmodel name\t: Quick(R) Processor: 9\nflags\t\t: fpu sse2 {}\n\n"
 
@@ -25,6 +26,9 @@ def test_the_processor_is_read_from_linux_s_description(tmp_path: Path, flags: s
     assert (description["processor"], description["avx512"]) == ("Quick(R) Processor: 9", has)
     assert (description["cores"], description["python"]) == (os.cpu_count(), platform.python_version())
     assert description["torch"] == torch.__version__
+    assert in_words(description).startswith(
+        f"Measured on Quick(R) Processor: 9, {os.cpu_count()} cores, {'with' if has else 'without'} AVX-512; "
+    )
 
 
 def test_without_the_description_avx_512_is_not_known(tmp_path: Path) -> None:
@@ -33,7 +37,13 @@ def test_without_the_description_avx_512_is_not_known(tmp_path: Path) -> None:
     assert description["processor"]
 
 
-def test_a_benchmark_s_json_has_the_machine_and_the_figures() -> None:
-    printed = json.loads(CliRunner().invoke(app, ["bench", "sets", "--json"]).stdout)
-    assert printed["machine"] == machine()
-    assert printed["sets"] == 10_518_300
+@pytest.mark.parametrize("arguments", [("sets",), ("startup", "math500")])
+def test_an_unknown_name_and_an_argument_too_many_are_refused(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert arguments[-1] in refused.stderr
+
+
+def test_every_benchmark_has_a_file() -> None:
+    assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in NAMES)

@@ -1,21 +1,17 @@
-"""`coevo bench grading`: its rules, what it counts on a dozen made-up answers, and the tables that are made of it."""
+"""`python -m benchmarks grading`: its rules, what it counts on a dozen made-up answers, and the tables of it."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from benchmarks import grading_math_verify
-from benchmarks.grading import Graded, Pair, figures_of
-from benchmarks.grading_docs import write
+from benchmarks.grading import Graded, Pair, figures_of, run, tables
 from benchmarks.grading_equal import EQUAL
 from benchmarks.grading_unequal import NEAR, PAIRS, kind_of, other_answers
 from core.types import EqualityVerdict
-from orchestrator.cli import app
 
 TWELVE = [
     *("12", "700", r"-\frac{1}{2}", r"\frac{7}{3}", "0.25", r"2\sqrt{3}", "(1,4]", r"90^\circ", "x^2 + 1"),
@@ -68,13 +64,11 @@ UNEQUAL_COUNTS = {
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the command prints for the twelve answers, of which one comes twice."""
+    """What the command prints as JSON for the twelve answers, of which one comes twice."""
     file = tmp_path_factory.mktemp("answers") / "twelve.jsonl"
     rows = [{"problem": f"question {i}", "answer": answer} for i, answer in enumerate([*TWELVE, "12"])]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = CliRunner().invoke(app, ["bench", "grading", str(file), "--json"])
-    assert done.exit_code == 0, done.output
-    printed: dict[str, Any] = json.loads(done.stdout)
+    printed: dict[str, Any] = json.loads(json.dumps(run(str(file))))
     assert printed["answers"] == {str(file): 12}
     return printed
 
@@ -242,14 +236,9 @@ def test_an_empty_answer_is_unknown_to_math_verify() -> None:
     assert list(grading_math_verify.compare_many([("1", ""), ("1", "1.0")])) == ["unknown", "equal"]
 
 
-def test_the_page_has_the_rules_on_which_a_grader_failed(figures: dict[str, Any], tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- begin measured -->\nold\n<!-- end measured -->\nafter\n")
-    write({"cases": "\n| class | n |"}, figures, page)
-    text = page.read_text()
-    assert text.startswith("before\n<!-- begin measured -->\n\n**Cases by class**\n\n| class | n |\n\nDifferent")
-    assert "Different answers: twelve (12). math-verify 0." in text
-    assert "old" not in text
+def test_the_tables_have_the_rules_on_which_a_grader_failed(figures: dict[str, Any]) -> None:
+    text = tables(figures)
+    assert text.startswith("Different answers: twelve (12). math-verify 0.")
     # the upper ends are t²/(n + t²): 28.76% of 12, 99.38% of 1, 3.58% of 106
     zero = "0: 0.0% [0.0, 28.8]"
     for row in (
@@ -260,14 +249,3 @@ def test_the_page_has_the_rules_on_which_a_grader_failed(figures: dict[str, Any]
     ):
         assert row in text
     assert "| without spaces |" not in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["sets", "math500"], "bench sets: expected no further arguments, got math500"),
-    ],
-)
-def test_only_the_grading_benchmark_takes_questions(arguments: list[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["bench", *arguments])
-    assert (done.exit_code, message in done.output) == (1, True)
