@@ -32,9 +32,9 @@ from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import ANY_FREE
 from orchestrator.starting import find_run
-from storage.contents import Contents, contents_of, differences
 from storage.session import DATABASE_ERRORS, Store, open_store
 from tests.chaos import small_run
+from tests.chaos.contents import Contents, contents_of, differences
 
 _RATE = 50
 _ALONE = "soak-alone"  # the run without load

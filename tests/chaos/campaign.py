@@ -15,9 +15,9 @@ from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home
 from orchestrator.verification.run import verify_run
 from storage import queries
-from storage.contents import Contents, contents_of, differences
 from storage.session import open_store
 from tests.chaos.attempts import Attempt, Ended, Fork
+from tests.chaos.contents import Contents, contents_of, differences
 from tests.chaos.killed_run import PATIENCE_S, KilledRun, Plan, last_lines
 from tests.chaos.outcome import Outcome
 from tests.chaos.small_run import NAME, exists

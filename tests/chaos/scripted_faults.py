@@ -22,12 +22,12 @@ from sqlalchemy import select, text, update
 
 from core.faultpoints import FaultPoint, arm
 from orchestrator.installation.home import Home
-from storage.contents import differences
 from storage.models import RunLeases, Stages
 from storage.session import open_store
 from storage.trouble import in_words
 from tests.chaos.attempts import Fork
 from tests.chaos.campaign import stored_and_deleted
+from tests.chaos.contents import differences
 from tests.chaos.killed_run import PATIENCE_S, last_lines
 from tests.chaos.outcome import Outcome
 from tests.chaos.scripted_loop import scripted_run

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import UpdateBase, delete, update
 
-from storage.contents import Contents, contents_of, differences
 from storage.models import EvaluatedItems, Evaluations, PseudoLabels, Runs, Stages, Usage
 from storage.session import Store
 from storage.texts import RolloutText, TextWriter, evaluation_path, texts_path
+from tests.chaos.contents import Contents, contents_of, differences
 from tests.synthetic_run import fill_run
 
 
