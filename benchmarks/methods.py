@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import collapse
 from benchmarks.tiny_training import BASE, FIGURES, Arm, Outcome, outcomes
-from core.statistics.estimates import Estimate, mean, paired_difference, share
+from core.statistics.estimates import Estimate, mean, share
 from core.statistics.seeds import compare_seeds
 
 SEEDS = (1, 2, 3)
@@ -79,7 +79,7 @@ def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str,
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
     """The difference over seeds, its interval over the choice of questions, and the differences by seed."""
     high, low = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
-    over_questions = paired_difference(_over_seeds(low), _over_seeds(high))
+    over_questions = mean([b - a for a, b in zip(_over_seeds(low), _over_seeds(high), strict=True)])
     means = [[sum(values) / len(values) for values in of_seeds] for of_seeds in (low, high)]
     return {**_over_pairs(*means), "questions_ci95": over_questions and [over_questions.lo, over_questions.hi]}
 
