@@ -165,8 +165,10 @@ class KilledRun:
             is_kill = self._strikes and self._strikes[0].signal == signal.SIGKILL
             kill = self._strikes.popleft() if is_kill else None
         successor = self._begin(kill)
-        number = successor.number
-        successor.wait(_TAKEN_OVER_S, lambda: any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(number)))
+        successor.wait(
+            _TAKEN_OVER_S,
+            lambda: any(hit.name == BEGINS_WORK for hit in self._trace.of_attempt(successor.number)),
+        )
         suspended.go_on()
         hanging = [attempt for attempt in (successor, suspended) if attempt.wait(PATIENCE_S) is None]
         for attempt in hanging[1:]:
