@@ -80,7 +80,9 @@ def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tu
     cluster.wait_until_ready(coevo_home)
     with collection_paused():
         # These take seconds. The forks have what is imported here.
-        from orchestrator import flows, report  # noqa: F401
+        import matplotlib.figure  # noqa: F401 (of the pictures in Prefect)
+
+        from orchestrator import flows  # noqa: F401
         from tests.chaos.campaign import Campaign
         from tests.chaos.flow_attempts import FlowAttempt
         from trainers.local import worker  # noqa: F401
