@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas  # noqa: F401 (here, so that the forks need not import it)
+import pandas  # type: ignore[import-untyped] # noqa: F401 (here, so that the forks need not import it)
 import pytest
 from sqlalchemy.orm import Session
 
