@@ -5,13 +5,10 @@ INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo arms test proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
+.PHONY: demo test proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
-
-arms: $(INSTALLED)  ## The loop against an untrained Challenger and against no filter, three seeds (more than an hour)
-	@$(BIN)/python -m benchmarks.arms
 
 test: ready lint  ## Style, types, and every test that needs minutes and no more than .venv
 	@$(BIN)/pytest -m "not live and not slow" --numprocesses=2 --dist=loadfile --no-loadscope-reorder

@@ -1,4 +1,4 @@
-"""Trains SRT until it collapses, and a control on true labels, with and without the guard: `coevo bench collapse`.
+"""Trains SRT until it collapses, and a control on true labels, with and without the guard.
 
 The learning rate is 1e-3, there is no KL term, and there are 128 questions. The guard's thresholds were chosen on seeds
 1 to 6 of these trainings; the other seeds were not used for that.
@@ -6,7 +6,6 @@ The learning rate is 1e-3, there is no KL term, and there are 128 questions. The
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,12 @@ ARMS: dict[str, Arm] = {
     "truth_pushed": Arm("rloo", "truth", _FREE, **_PUSHED, every=4),
     "srt_guarded": Arm("srt", "none", _FREE, **_PUSHED, every=1, guard=Guard(hacking="stop")),
     "truth_guarded": Arm("rloo", "truth", _FREE, **_PUSHED, guard=Guard(hacking="stop")),
+}
+_TITLES = {
+    "srt_pushed": "SRT",
+    "truth_pushed": "RLOO, true labels",
+    "srt_guarded": "SRT, guard stops it",
+    "truth_guarded": "RLOO, true labels, guard on",
 }
 
 
@@ -60,5 +65,15 @@ def _column(metrics: list[Mapping[str, float]], name: str) -> list[float | None]
     return [figures.get(name) for figures in metrics]
 
 
-if __name__ == "__main__":
-    print(json.dumps(run()))
+def tables(figures: dict[str, Any]) -> str:
+    """A row for each training: pass@1 in percent."""
+    lines = [
+        "| pushed | seed | steps | peak pass@1 | at the end | lost | best by validation |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for arm, name in _TITLES.items():
+        for training in figures[arm]:
+            values = [training[figure] for figure in ("peak", "final", "lost", "restored")]
+            cells = ["" if value is None else f"{100 * value:.1f}" for value in values]
+            lines.append(f"| {name} | {training['seed']} | {training['steps']} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,5 +1,4 @@
-"""Measures the grader beside math-verify. `coevo bench grading` asks both about the cases of
-`benchmarks/grading_cases.py`, and `coevo bench grading math500 aime24` about the answers of benchmarks:
+"""Measures the grader beside math-verify on the answers of benchmarks: `python -m benchmarks grading math500 aime24`.
 
 - `equal`: each answer against itself written in another way, by the rules of `benchmarks/grading_equal.py`.
 - `unequal`: each answer against wrong ones, by the rules of `benchmarks/grading_unequal.py`, and answers to different
@@ -14,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks import grading_cases, grading_math_verify
+from benchmarks import grading_math_verify
 from benchmarks.grading_equal import EQUAL, Rule
 from benchmarks.grading_unequal import NEAR, other_answers
 from core.grading.grader import Grader
-from core.statistics.estimates import share
+from core.statistics.estimates import share, wilson
 from core.types import EqualityVerdict
 from orchestrator.question_sets.benchmarks import load_benchmark
 
@@ -45,15 +45,12 @@ class Graded:
     math_verify: EqualityVerdict
 
 
-def run(benchmarks: Sequence[str] = ()) -> dict[str, Any]:
-    """The figures on the answers of `benchmarks`: names, or paths of files, as for `coevo evaluate`. Without any, those
-    of `grading_cases.run`.
+def run(*benchmarks: str) -> dict[str, Any]:
+    """The figures on the answers of `benchmarks`: names, or paths of files, as for `coevo evaluate`.
 
     Of each rule and of all: n, and the shares of wrong and of unknown verdicts of both graders, with Wilson's 95%
     intervals. Also the pairs on which our grader is wrong or does not know, and those on which math-verify is.
     """
-    if not benchmarks:
-        return grading_cases.run()
     answers = {name: list(dict.fromkeys(item.answer for item in load_benchmark(name))) for name in benchmarks}
     graded = _grade(list(pairs_of(answers)))
     return {
@@ -139,3 +136,41 @@ def _share(marks: Sequence[bool]) -> dict[str, Any] | None:
 
 def _as_json(grading: Graded) -> dict[str, Any]:
     return {**asdict(grading.pair), "ours": grading.ours, "reason": grading.reason, "math_verify": grading.math_verify}
+
+
+def tables(figures: dict[str, Any]) -> str:
+    """A table of equal and one of unequal answers, each with a row for each rule on which a grader failed, then rows
+    for the other rules, for all pairs, and for the answers."""
+    answers = ", ".join(f"{Path(name).stem} ({count})" for name, count in figures["answers"].items())
+    parts = [f"Different answers: {answers}. math-verify {figures['math_verify']}, sympy {figures['sympy']}."]
+    for truth in ("equal", "unequal"):
+        of_truth = figures[truth]
+        failed = {name: rule for name, rule in of_truth["rules"].items() if any(_counts(rule))}
+        others = [rule["n"] for name, rule in of_truth["rules"].items() if name not in failed]
+        once = of_truth["answers"]
+        of_answers = [once["ours"]["count"], None, once["math_verify"]["count"], None]
+        rows = [
+            "| rule | n | ours: wrong | ours: unknown | math-verify: wrong | math-verify: unknown |",
+            "|---|---|---|---|---|---|",
+            *(_row(name, rule["n"], _counts(rule)) for name, rule in failed.items()),
+            _row(f"{len(others)} other rules", sum(others), [0, 0, 0, 0]),
+            _row("all pairs", of_truth["pairs"]["n"], _counts(of_truth["pairs"])),
+            _row("answers with a wrong verdict in any pair", once["ours"]["n"], of_answers),
+        ]
+        parts.append(f"**{truth.capitalize()} answers**\n\n" + "\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def _counts(shares: dict[str, Any]) -> list[int | None]:
+    return [shares[grader][verdict]["count"] for grader in ("ours", "math_verify") for verdict in ("wrong", "unknown")]
+
+
+def _row(name: str, n: int, counts: Sequence[int | None]) -> str:
+    cells = []
+    for count in counts:
+        if count is None or (interval := wilson(count, n)) is None:
+            cells.append("")
+            continue
+        low, high = (100 * end for end in interval)
+        cells.append(f"{count:,}: {100 * count / n:.1f}% [{low:.1f}, {high:.1f}]")
+    return f"| {name} | {n:,} | {' | '.join(cells)} |"

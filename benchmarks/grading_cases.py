@@ -1,4 +1,4 @@
-"""Measures the grader and math-verify on pairs of answers by class: `python -m benchmarks grading`.
+"""Measures the grader and math-verify on pairs of answers by class: `python -m benchmarks grading_cases`.
 
 The pairs are in `benchmarks/grading_cases.jsonl`, and a person decided each. `expected` is `equal` or `unequal`; or
 `not unequal` and `not equal` where `unknown` is as good a verdict.
@@ -50,7 +50,7 @@ def load_cases() -> list[Case]:
 
 
 def run() -> dict[str, Any]:
-    """A table of how often each grader has each outcome, by class, and the cases on which our grader is not right."""
+    """How often each grader has each outcome, by class, and the cases on which our grader is not right."""
     cases = load_cases()
     pairs = [(case.a, case.b) for case in cases]
     with Grader(workers=2) as grader:
@@ -59,7 +59,8 @@ def run() -> dict[str, Any]:
     return {
         "math_verify": version("math-verify"),
         "sympy": version("sympy"),
-        "cases": "\n" + table(count(cases, ours), count(cases, theirs)),
+        "ours": count(cases, ours),
+        "theirs": count(cases, theirs),
         "not_right": [
             {"class": case.name, "a": case.a, "b": case.b, "expected": case.expected, "ours": verdict}
             for case, verdict in zip(cases, ours, strict=True)
@@ -77,8 +78,9 @@ def count(cases: Sequence[Case], verdicts: Sequence[EqualityVerdict]) -> dict[st
     return {name: {outcome: counted[outcome] for outcome in OUTCOMES} for name, counted in counts.items()}
 
 
-def table(ours: dict[str, dict[str, int]], theirs: dict[str, dict[str, int]]) -> str:
+def tables(figures: dict[str, Any]) -> str:
     """The counts as a table in Markdown: of each class those of ours, then those of math-verify."""
+    ours, theirs = figures["ours"], figures["theirs"]
     heads = [f"{grader}: {outcome}" for grader in ("ours", "math-verify") for outcome in OUTCOMES]
     rows = [[name, sum(counted.values()), *counted.values(), *theirs[name].values()] for name, counted in ours.items()]
     lines: list[list[Any]] = [["class", "n", *heads], ["---"] * (2 + len(heads)), *rows]

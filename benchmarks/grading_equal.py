@@ -1,4 +1,4 @@
-"""Rules that write an answer in another way with the same value, for `coevo bench grading`.
+"""Rules that write an answer in another way with the same value, for the benchmark `grading`.
 
 That a rewrite is equal follows from the text alone: from LaTeX (spaces, braces), from arithmetic, or from how answers
 are commonly written (a unit is left out, `x =` is put in front). If a rule leaves an answer as it is, it does not apply

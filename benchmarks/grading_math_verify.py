@@ -1,4 +1,4 @@
-"""Asks math-verify whether answers are equal, as its README shows, for `coevo bench grading`."""
+"""Asks math-verify whether answers are equal, as its README shows, for the benchmark `grading`."""
 
 from __future__ import annotations
 

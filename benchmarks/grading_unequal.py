@@ -1,4 +1,4 @@
-"""Wrong answers that are near a true one, and pairs of true answers to different questions, for `coevo bench grading`.
+"""Wrong answers near a true one, and pairs of true answers to different questions, for the benchmark `grading`.
 
 That the two differ follows from the text alone. If a rule leaves an answer as it is, it does not apply to it. Nothing
 here uses a grader.

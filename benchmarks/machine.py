@@ -1,4 +1,4 @@
-"""Describes the machine of a benchmark. `coevo bench NAME --json` prints the description with the figures."""
+"""Describes the machine of a benchmark."""
 
 from __future__ import annotations
 
@@ -24,3 +24,12 @@ def machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": version("torch"),
     }
+
+
+def in_words(description: dict[str, Any]) -> str:
+    """The sentence that stands over the tables of the docs."""
+    avx512 = {True: "with AVX-512", False: "without AVX-512", None: "AVX-512 not known"}[description["avx512"]]
+    return (
+        f"Measured on {description['processor']}, {description['cores']} cores, {avx512}; "
+        f"Python {description['python']}, torch {description['torch']}."
+    )

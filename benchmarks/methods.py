@@ -1,21 +1,20 @@
-"""Compares the Solver's methods on the tiny world: `coevo bench methods`.
+"""Compares the Solver's methods on the tiny world.
 
 Each method trains the same base model on the same prompts with the same seeds, and every figure is measured on the
 held-out benchmark. Every method trains on eight rollouts per prompt, so a method that trains on half of its votes gets
 sixteen. Learning rate, betas, steps and prompts are chosen for the tiny world and equal for all methods; all other
-settings are those of the method's paper. `coevo bench collapse`, which trains SRT until it collapses, is a part of this
-benchmark.
+settings are those of the method's paper. The benchmark `collapse`, which trains SRT until it collapses, is a
+part of this benchmark.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import collapse
 from benchmarks.tiny_training import BASE, FIGURES, Arm, Outcome, outcomes
-from core.statistics.estimates import Estimate, mean, paired_difference, share
+from core.statistics.estimates import Estimate, mean, share
 from core.statistics.seeds import compare_seeds
 
 SEEDS = (1, 2, 3)
@@ -80,7 +79,7 @@ def _estimate(estimate: Estimate | None, per_seed: Sequence[float]) -> dict[str,
 def _claim(by_arm: dict[str, list[Outcome]], figure: str, higher: str, lower: str) -> dict[str, Any]:
     """The difference over seeds, its interval over the choice of questions, and the differences by seed."""
     high, low = ([outcome["held_out"][figure] for outcome in by_arm[name]] for name in (higher, lower))
-    over_questions = paired_difference(_over_seeds(low), _over_seeds(high))
+    over_questions = mean([b - a for a, b in zip(_over_seeds(low), _over_seeds(high), strict=True)])
     means = [[sum(values) / len(values) for values in of_seeds] for of_seeds in (low, high)]
     return {**_over_pairs(*means), "questions_ci95": over_questions and [over_questions.lo, over_questions.hi]}
 
@@ -125,5 +124,37 @@ def _label_claim(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
     return {**_over_pairs(ttrl, scrl), "questions_ci95": None}
 
 
-if __name__ == "__main__":
-    print(json.dumps(run()))
+def tables(figures: dict[str, Any]) -> str:
+    """The tables of docs/methods.md: the methods, the claims, and the pushed trainings."""
+    methods = [
+        "| method | pass@1 | pass@8 | maj@8 | entropy, nats | strategies of 8 | right ones | labels right |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in {"base": figures["base"], **figures["methods"]}.items():
+        cells = [_percent(row[key]) for key in ("pass_at_1", "pass_at_k", "maj_at_k")]
+        cells += [_number(row["entropy"], 3), _number(row["distinct"], 2), _number(row["distinct_right"], 2), ""]
+        if labels := row.get("label_accuracy"):
+            labelled = row["labelled"]["value"]
+            of_all = "" if labelled > 0.999 else f", {100 * labelled:.0f}% labelled"
+            cells[-1] = f"{_percent(labels)}, n = {labels['n']:,}{of_all}"
+        methods.append(f"| {name} | {' | '.join(cells)} |")
+    claims = ["| claim | difference, over seeds | by seed | over the choice of questions | |", "|---|---|---|---|---|"]
+    for claim, row in figures["claims"].items():
+        # The interval over the choice of questions says nothing about another training.
+        low, high = row["ci95"]
+        verdict = "reproduces" if low > 0 else "the other way round" if high < 0 else "not told apart"
+        seeds = ", ".join(f"{value:+.3f}" for value in row["per_seed"])
+        over_questions = row["questions_ci95"]
+        questions = "" if over_questions is None else "[{:.3f}, {:.3f}]".format(*over_questions)
+        claims.append(f"| {claim} | {_number(row, 3)} | {seeds} | {questions} | {verdict} |")
+    return "\n\n".join(["\n".join(methods), "\n".join(claims), collapse.tables(figures["pushed"])])
+
+
+def _percent(figure: dict[str, Any]) -> str:
+    low, high = figure["ci95"]
+    return f"{100 * figure['value']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _number(figure: dict[str, Any], digits: int) -> str:
+    low, high = figure["ci95"]
+    return f"{figure['value']:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

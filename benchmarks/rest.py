@@ -1,9 +1,7 @@
 """Measures how fast the REST API reads and exports a store of 1,050,000 questions and 10,000,000 votes.
 
 It measures SQLite and PostgreSQL. `coevo api --workers 2` serves the API, `benchmarks/rest_load.py` sends the requests,
-and both share the machine with the database. Set `COEVO_BENCH_ROWS` for a smaller store. Set `COEVO_BENCH_DATABASE` to
-the address of a database to keep its store: the benchmark fills it if it is missing or empty, and measures nothing
-else.
+and both share the machine with the database. `python -m benchmarks rest 10000` measures a smaller store.
 """
 
 from __future__ import annotations
@@ -21,14 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import make_url
 
 from benchmarks.postgres import temporary_postgresql
 from benchmarks.rest_load import READERS, at_a_rate, requests, without_pause
-from benchmarks.rest_store import FULL, Shape, fill, shape_of
-from storage import queries
-from storage.errors import StoreError
-from storage.session import open_store
+from benchmarks.rest_store import Shape, fill, shape_of
 
 _RATE, _SECONDS, _WORKERS = 200, 60.0, 2
 _HIGHER_RATES = (250, 300, 350, 400, 450, 500, 600, 700, 800, 900, 1_000)
@@ -38,18 +32,15 @@ SHARED_BUFFERS = "2GB"
 _EXPORTED = ("jsonl", "csv", "parquet", "huggingface")
 
 
-def run(rows: int | None = None, seconds: float = _SECONDS, on_postgresql: bool = True) -> dict[str, Any]:
-    """Measure and return the figures of both databases.
+def run(rows: str = "1000000", seconds: float = _SECONDS, on_postgresql: bool = True) -> dict[str, Any]:
+    """The figures of both databases, with about `rows` questions that were voted on.
 
     - the latencies in milliseconds by kind of request, at 200 requests per second for `seconds`;
     - the highest rate at which the p99 of a page of questions is at most 50 ms;
     - the figures of 50 readers without a pause between their requests;
     - the speed of exports, and the peak of the API's memory.
     """
-    shape = shape_of(rows or int(os.environ.get("COEVO_BENCH_ROWS", FULL.runs * FULL.iterations * FULL.voted)))
-    database = os.environ.get("COEVO_BENCH_DATABASE")
-    if database is not None:
-        return {"store": shape.counts, make_url(database).get_backend_name(): _measure(database, shape, seconds)}
+    shape = shape_of(int(rows))
     with tempfile.TemporaryDirectory() as folder:
         report = {"store": shape.counts, "sqlite": _measure(f"sqlite:///{folder}/coevo.db", shape, seconds)}
     if on_postgresql:
@@ -61,9 +52,8 @@ def run(rows: int | None = None, seconds: float = _SECONDS, on_postgresql: bool 
 
 def _measure(url: str, shape: Shape, seconds: float) -> dict[str, Any]:
     start = time.perf_counter()
-    if not _is_filled(url):
-        fill(url, shape)
-        os.sync()  # otherwise the system would still be writing during the first minutes of the measurement
+    fill(url, shape)
+    os.sync()  # otherwise the system would still be writing during the first minutes of the measurement
     fill_s = time.perf_counter() - start
     with _serve(url, _WORKERS) as api:
         # Warm up connections, caches and prepared statements.
@@ -79,14 +69,6 @@ def _measure(url: str, shape: Shape, seconds: float) -> dict[str, Any]:
         "without_pause": closed_loop.figures(),
         "exports": _exports(url, shape),
     }
-
-
-def _is_filled(url: str) -> bool:
-    try:
-        with open_store(url).read() as session:
-            return queries.runs.list_runs(session) != []
-    except StoreError:
-        return False
 
 
 def _highest_rate(port: int, shape: Shape, seconds: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Generates load on the REST API, for `coevo bench rest`.
+"""Generates load on the REST API, for `python -m benchmarks rest`.
 
 Requests arrive at random at a fixed mean rate (a Poisson process), whether or not earlier ones have been answered, and
 are sent over 50 connections. Independent people and programs send requests in this way. In a closed loop, each of 50

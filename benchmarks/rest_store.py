@@ -1,4 +1,4 @@
-"""Fills a large store for `coevo bench rest`: 25 runs of five iterations.
+"""Fills a large store for `python -m benchmarks rest`: 25 runs of five iterations.
 
 Each iteration has 8,000 questions that ten rollouts voted on, and 400 that were malformed or repeated. The same shape
 gives the same questions, votes and labels. Large tables are filled by bulk paths, COPY on PostgreSQL and executemany on
@@ -11,8 +11,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import psycopg
@@ -38,7 +37,7 @@ from storage import queries
 from storage.models import Base, OracleLabels, PseudoLabels, Questions, Rollouts, TrainMetrics
 from storage.queries.tables import is_postgresql, table_of
 from storage.rows import Over, RolloutRow, SeriesPoint
-from storage.session import Store, open_store
+from storage.session import open_store
 
 VOTES = 10
 _BAND = (0.25, 0.75)  # R-Zero's, 2.3
@@ -87,38 +86,37 @@ def fill(url: str, shape: Shape) -> None:
     """Create the tables in the empty database at `url` and fill them, with one transaction per iteration."""
     store = open_store(url, create=True)
     for number, run in enumerate(shape.names()):
-        add_run(store, run, shape, number)
+        base = Checkpoint(checkpoint_id(run, "base", 0), run, "base", 0, 0, "/m/base", "0" * 64, None)
+        with store.write() as session:
+            config = CoEvolution(iterations=shape.iterations)
+            queries.runs.create_run(session, name=run, config=config, preset="bench")
+            queries.checkpoints.add_checkpoint(session, base, {"model.safetensors": "0" * 64})
+        for iteration in range(1, shape.iterations + 1):
+            rng = random.Random(number * 1_000 + iteration)
+            with store.write() as session:
+                _add_iteration(session, rng, run, iteration, shape)
     store.close()
     if make_url(url).get_backend_name() == "postgresql":
-        _vacuum(url)
-
-
-def add_run(store: Store, run: str, shape: Shape, seed: int) -> None:
-    """Add a run with its iterations, each in a transaction of its own."""
-    _begin_run(store, run, shape.iterations)
-    for iteration in range(1, shape.iterations + 1):
-        rng = random.Random(seed * 1_000 + iteration)
-        with store.write() as session:
-            _add_iteration(session, rng, run, iteration, shape)
-
-
-def _begin_run(store: Store, run: str, iterations: int) -> None:
-    base = Checkpoint(checkpoint_id(run, "base", 0), run, "base", 0, 0, "/m/base", "0" * 64, None)
-    with store.write() as session:
-        queries.runs.create_run(session, name=run, config=CoEvolution(iterations=iterations), preset="bench")
-        queries.checkpoints.add_checkpoint(session, base, {"model.safetensors": "0" * 64})
+        target = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(target, autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE)")  # the server would do it before anybody reads a real run's store
+            connection.execute("CHECKPOINT")
 
 
 def _add_iteration(session: Session, rng: random.Random, run: str, iteration: int, shape: Shape) -> None:
     challenger, solver = _add_checkpoints(session, run, iteration)
     voter = checkpoint_id(run, "solver", iteration - 1) if iteration > 1 else checkpoint_id(run, "base", 0)
     generated = [_generate(rng, run, iteration, index, challenger, voter) for index in range(shape.questions)]
-    _copy_carriers(session, Questions, Question, (item.question for item in generated))
+    _copy(session, Questions, _field_names(Question), (astuple(item.question) for item in generated))
     _copy(session, Rollouts, _field_names(RolloutRow), (vote for item in generated for vote in item.votes))
     label_columns = ("question_id", "run", "iteration", "index", "verdict", *_field_names(PseudoLabel))
     _copy(session, PseudoLabels, label_columns, (_label_row(item) for item in generated))
     oracle_columns = ("question_id", "oracle", "run", "iteration", "index", "verdict", "truth")
-    oracle_rows = (_oracle_row(item.question, item.oracle_label) for item in generated if item.oracle_label)
+    oracle_rows = (
+        (of.id, label.oracle, of.run, of.iteration, of.index, label.verdict, label.truth)
+        for of, label in ((item.question, item.oracle_label) for item in generated)
+        if label
+    )
     _copy(session, OracleLabels, oracle_columns, oracle_rows)
     stats = statistics([item.labelled for item in generated])
     queries.figures.add_filter_stats(session, run=run, iteration=iteration, stats=stats)
@@ -220,18 +218,6 @@ def _vote(answers: Sequence[str | None]) -> PseudoLabel:
     return PseudoLabel(None if tied else top, votes, VOTES, parsed, 0, votes / VOTES, "all", classes)
 
 
-def _oracle_row(question: Question, oracle_label: OracleLabel) -> tuple[Any, ...]:
-    return (
-        question.id,
-        oracle_label.oracle,
-        question.run,
-        question.iteration,
-        question.index,
-        oracle_label.verdict,
-        oracle_label.truth,
-    )
-
-
 def _label_row(item: _Generated) -> tuple[Any, ...]:
     question, label = item.question, item.labelled.label
     key = (question.id, question.run, question.iteration, question.index, item.labelled.verdict)
@@ -242,11 +228,6 @@ def _label_row(item: _Generated) -> tuple[Any, ...]:
 
 def _field_names(carrier: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(carrier))
-
-
-def _copy_carriers(session: Session, model: type[Base], carrier: type[Any], carriers: Iterable[Any]) -> None:
-    """Insert instances of the dataclass `carrier`, whose fields are the table's columns."""
-    _copy(session, model, _field_names(carrier), map(attrgetter(*_field_names(carrier)), carriers))
 
 
 def _copy(session: Session, model: type[Base], columns: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -263,11 +244,3 @@ def _copy(session: Session, model: type[Base], columns: Sequence[str], rows: Ite
     else:
         statement = insert(table_of(model)).compile(dialect=sqlite.dialect(), column_keys=list(columns))
         driver.executemany(str(statement), rows)
-
-
-def _vacuum(url: str) -> None:
-    """Vacuum and analyse now, which the server would do by itself before anybody reads a store of a real run."""
-    target = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(target, autocommit=True) as connection:
-        connection.execute("VACUUM (ANALYZE)")
-        connection.execute("CHECKPOINT")

@@ -1,15 +1,13 @@
-"""`coevo bench soak`: an hour of requests to the REST API and the dashboard while runs work.
+"""`python -m benchmarks soak`: an hour of requests to the REST API and the dashboard while runs work.
 
 One run after another works on the tiny model, each with the same seed, while 50 requests a second arrive at random: all
 routes that read, of a run that has ended and of the one that works, and the pages. Afterwards every run must have
-stored what a run without load has stored, no request may have failed, and the API's memory must not have grown. Set
-`COEVO_BENCH_SECONDS` for another time.
+stored what a run without load has stored, no request may have failed, and the API's memory must not have grown.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import statistics
@@ -29,16 +27,16 @@ import httpx
 import psutil
 
 from benchmarks.rest_load import Load, measure
-from orchestrator.chaos import small_run
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import ANY_FREE
 from orchestrator.starting import find_run
-from storage.contents import Contents, contents_of, differences
 from storage.session import DATABASE_ERRORS, Store, open_store
+from tests.chaos import small_run
+from tests.chaos.contents import Contents, contents_of, differences
 
-_RATE, _SECONDS = 50, 3_600.0
+_RATE = 50
 _ALONE = "soak-alone"  # the run without load
 _SAMPLE_S = 5.0
 _OF_ANY_RUN = ("", "/stages", "/iterations", "/series", "/checkpoints", "/evaluations")  # also of one that just began
@@ -53,20 +51,20 @@ _PAGES = ("/", "/compare", "/alerts", "/evaluations", "/label", "/api/docs", "/a
 _COEVO = Path(sys.executable).parent / "coevo"
 
 
-def run() -> dict[str, Any]:
+def run(seconds: str = "3600") -> dict[str, Any]:
     """Start services in a temporary home, soak them, and return the figures."""
     with tempfile.TemporaryDirectory(prefix="coevo-soak-") as folder:
         home = Home(Path(folder) / "home")
         open_store(home.database, create=True).close()
         services = cluster.up(home, ANY_FREE, lambda _line: None)
         try:
-            return soak(home, services, float(os.environ.get("COEVO_BENCH_SECONDS", _SECONDS)))
+            return _soak(home, services, float(seconds))
         finally:
             cluster.down(home)
 
 
-def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) -> dict[str, Any]:
-    """Send `rate` requests per second for `seconds` while runs work one after another; the last one is awaited."""
+def _soak(home: Home, services: Services, seconds: float) -> dict[str, Any]:
+    """Send `_RATE` requests per second for `seconds` while runs work one after another; the last one is awaited."""
     store, variables = open_store(home.database), {**environment(home, services), "PREFECT_LOGGING_LEVEL": "ERROR"}
     settings = small_run.overrides(1, small_run.write_benchmark(home.path), own_processes=False)
     if failure := _work(store, _ALONE, settings, variables):
@@ -77,7 +75,7 @@ def soak(home: Home, services: Services, seconds: float, rate: float = _RATE) ->
     names, over = [_ALONE], Event()
     with ThreadPoolExecutor(3) as threads:
         memory = threads.submit(_memory_until, over, home)
-        load = threads.submit(_load, services, home.api_key, paths, names, rate, seconds)
+        load = threads.submit(_load, services, home.api_key, paths, names, seconds)
         different: dict[str, list[str]] = {}
         try:
             while not load.done():
@@ -146,12 +144,12 @@ def _paths(services: Services, key: str) -> tuple[list[str], list[str]]:
     return paths, left_out
 
 
-def _load(services: Services, key: str, paths: list[str], names: list[str], rate: float, seconds: float) -> Load:
+def _load(services: Services, key: str, paths: list[str], names: list[str], seconds: float) -> Load:
     rng, start = random.Random(0), time.perf_counter()
 
     def due() -> Iterator[tuple[float, str, str]]:
         at = 0.0
-        while (at := at + rng.expovariate(rate)) < seconds:
+        while (at := at + rng.expovariate(_RATE)) < seconds:
             kind = rng.choice(("read", "read", "now", "page"))
             if kind == "read":
                 path = rng.choice(paths)

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from benchmarks.demo_solver import base_checkpoint, train_here
 from core.grading.answers import extract_boxed
-from core.grading.grader import Grader
 from core.methods import Method
 from core.questions.voting import vote, vote_many
 from core.rollouts.strategies import DEGENERATE, skeleton_clusters
@@ -32,13 +32,9 @@ from core.settings.parsing import parse_method
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling, Training
 from core.statistics.guard import Guard
-from core.types import Checkpoint
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import SolverJob, TrainQuestion
-from trainers.local.loop import train
-from trainers.local.ranks import Ranks
-from trainers.local.rewards import make_reward
 from trainers.local.state import Metrics
 from trainers.micro.world import make_benchmark, make_problem
 
@@ -121,9 +117,7 @@ def _train(arm: Arm, seed: int) -> Outcome:
             curve.append((previous_step, *_accuracies(_engine(work_dir / f"step_{previous_step}"))))
         metrics.append(figures)
 
-    with Grader() as grader:
-        reward = make_reward(job, Ranks(), grader)
-        train(job, reward, ranks=Ranks(), device="cpu", report=report, stopped=lambda: False)
+    train_here(job, report)
     final = _engine(work_dir / "final")
     held_out = _held_out(final)
     if arm.every:
@@ -143,15 +137,13 @@ def _job(arm: Arm, method: Method, seed: int, work_dir: Path) -> SolverJob:
         checkpoint_every=arm.every or arm.steps,
         sampling=_SAMPLING,
     )
-    start = Checkpoint("base", "bench", "base", 0, 0, str(_MICRO / "model"), "0" * 64, None)
-    questions = _questions(arm, seed)
     return SolverJob(
         key="bench",
         run_seed=seed,
-        start=start,
+        start=base_checkpoint(_MICRO / "model"),
         training=training,
         reward=method,
-        questions=questions,
+        questions=_questions(arm, seed),
         work_dir=work_dir,
         guard=arm.guard,
     )

@@ -16,14 +16,10 @@ from typing import Any
 
 import ray
 
+from benchmarks.demo_solver import solver_job
 from benchmarks.services import own_ray, printed_by
-from core.settings.parsing import load_config
-from core.settings.training import Training
-from core.types import Checkpoint
-from orchestrator.installation.home import MICRO_MODEL, PRESETS
-from trainers.base import SolverJob, TrainJob, TrainQuestion
+from trainers.base import TrainJob
 from trainers.local.trainer import LocalTrainer
-from trainers.micro.world import make_benchmark
 
 _JOBS = 3
 _STEP = ("sample_seconds", "reward_seconds", "update_seconds")
@@ -40,7 +36,9 @@ def run() -> dict[str, Any]:
 def main(address: str) -> None:
     ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
-        cold, *warm = (_seconds_to_first_step(_job(Path(folder) / str(number))) for number in range(1 + _JOBS))
+        cold, *warm = (
+            _seconds_to_first_step(solver_job(Path(folder) / str(number), 16, steps=1)) for number in range(1 + _JOBS)
+        )
     print(json.dumps({"cold_s": round(cold, 2), "warm_s": round(statistics.median(warm), 2), "jobs": _JOBS}))
 
 
@@ -55,24 +53,6 @@ def _seconds_to_first_step(job: TrainJob) -> float:
     start = time.perf_counter()
     LocalTrainer().train(job, note)
     return seconds[0]
-
-
-def _job(work_dir: Path) -> TrainJob:
-    """A job that trains the demo's Solver for one step."""
-    solver = load_config(PRESETS / "demo.toml").solver
-    training: Training = solver.training.model_copy(update={"steps": 1, "workers": 1})
-    problems = make_benchmark(seed=1, per_level=16)
-    return SolverJob(
-        key="1/train_solver",
-        run_seed=1,
-        start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
-        training=training,
-        reward=solver.reward,
-        questions=tuple(
-            TrainQuestion(f"q{index}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
-        ),
-        work_dir=work_dir,
-    )
 
 
 if __name__ == "__main__":

@@ -28,20 +28,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 from typing_extensions import override
 
+from benchmarks.demo_solver import solver_job, train_here
 from core.grading.answers import extract_boxed
-from core.grading.grader import Grader
-from core.settings.parsing import load_config
-from core.settings.templates import RZERO_SOLVER
-from core.settings.training import Solver
-from core.types import Checkpoint
-from orchestrator.installation.home import MICRO_MODEL, PRESETS
-from trainers.base import SolverJob, TrainQuestion
-from trainers.local.loop import train
-from trainers.local.ranks import Ranks
-from trainers.local.rewards import make_reward
+from trainers.base import SolverJob
 from trainers.local.sharding import logprobs_of
 from trainers.local.state import Metrics
-from trainers.micro.world import make_benchmark
 
 _STEPS, _ROUNDS = 6, 2  # steps per process, of which the first is not counted
 _QUESTIONS = 240
@@ -80,19 +71,14 @@ def _run_process(trainer: str) -> dict[str, Any]:
 def main(trainer: str, steps: int) -> None:
     torch.set_num_threads(1)
     disable_progress_bar()
-    solver = load_config(PRESETS / "demo.toml").solver
-    training = solver.training.model_copy(update={"steps": steps, "checkpoint_every": steps, "workers": 1})
-    solver = solver.model_copy(update={"training": training})
-    problems = make_benchmark(seed=1, per_level=_QUESTIONS // 6)
-    questions = [
-        TrainQuestion(f"q{index}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
-    ]
-    figures = (_ours if trainer == "ours" else _trl)(solver, questions)
+    with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
+        job = solver_job(Path(folder), _QUESTIONS // 6, steps=steps, checkpoint_every=steps)
+        figures = (_ours if trainer == "ours" else _trl)(job)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**figures, "memory_mb": round(peak)}))
 
 
-def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
+def _ours(job: SolverJob) -> dict[str, Any]:
     ends, metrics, passes = list[float](), list[Metrics](), list[float]()
 
     def report(step: Metrics) -> None:
@@ -100,20 +86,10 @@ def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
         metrics.append(step)
         passes.append(0.0)
 
-    with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder, Grader() as grader, _timed(passes):
-        job = SolverJob(
-            key="1/train_solver",
-            run_seed=1,
-            start=Checkpoint("bench/base/0", "bench", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
-            training=solver.training,
-            reward=solver.reward,
-            questions=tuple(questions),
-            work_dir=Path(folder),
-        )
-        reward = make_reward(job, Ranks(), grader)
-        train(job, reward, ranks=Ranks(), device="cpu", report=report, stopped=lambda: False)
+    with _timed(passes):
+        train_here(job, report)
     seconds = [end - begin for begin, end in pairwise(ends)]
-    rollouts = solver.training.prompts_per_step * solver.rollouts
+    rollouts = job.training.prompts_per_step * _rollouts(job)
     tokens = [step["response_length"] * rollouts for step in metrics[1:]]
     parts = {
         "sampling": sum(step["sample_seconds"] for step in metrics[1:]),
@@ -125,6 +101,10 @@ def _ours(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
         "tokens_per_s": [count / step_seconds for count, step_seconds in zip(tokens, seconds, strict=True)],
         "shares": {part: part_seconds / sum(seconds) for part, part_seconds in parts.items()},
     }
+
+
+def _rollouts(job: SolverJob) -> int:
+    return job.training.rollouts_per_prompt or job.reward.rollouts
 
 
 @contextmanager
@@ -149,10 +129,10 @@ def _timed(passes: list[float]) -> Iterator[None]:
         yield
 
 
-def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
+def _trl(job: SolverJob) -> dict[str, Any]:
     trl: Any = import_module("trl")
     datasets: Any = import_module("datasets")
-    training, objective, size = solver.training, solver.reward, solver.rollouts
+    training, objective, size = job.training, job.reward, _rollouts(job)
     rollouts, tokens = training.prompts_per_step * size, list[int]()
 
     def reward(completions: Any, truth: Any, completion_ids: Any, **_: Any) -> list[float]:
@@ -169,40 +149,39 @@ def _trl(solver: Solver, questions: list[TrainQuestion]) -> dict[str, Any]:
             self.times.append(time.perf_counter())
 
     clock = Clock()
-    with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
-        arguments = trl.GRPOConfig(
-            output_dir=folder,
-            use_cpu=True,
-            bf16=False,
-            max_steps=training.steps,
-            per_device_train_batch_size=training.micro_batch,
-            gradient_accumulation_steps=rollouts // training.micro_batch,
-            num_generations=size,
-            max_completion_length=training.sampling.max_tokens,
-            temperature=training.sampling.temperature,
-            top_p=training.sampling.top_p,
-            beta=objective.kl_coefficient,
-            loss_type="bnpo",
-            learning_rate=training.learning_rate,
-            weight_decay=training.weight_decay,
-            max_grad_norm=training.max_grad_norm,
-            lr_scheduler_type="constant",
-            gradient_checkpointing=False,
-            report_to="none",
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-        )
-        rows = [{"prompt": RZERO_SOLVER.messages(question.text), "truth": question.label} for question in questions]
-        trainer = trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(MICRO_MODEL, dtype=torch.float32),
-            reward_funcs=reward,
-            args=arguments,
-            train_dataset=datasets.Dataset.from_list(rows),
-            processing_class=AutoTokenizer.from_pretrained(MICRO_MODEL, padding_side="left"),
-            callbacks=[clock],
-        )
-        trainer.train()
+    arguments = trl.GRPOConfig(
+        output_dir=str(job.work_dir),
+        use_cpu=True,
+        bf16=False,
+        max_steps=training.steps,
+        per_device_train_batch_size=training.micro_batch,
+        gradient_accumulation_steps=rollouts // training.micro_batch,
+        num_generations=size,
+        max_completion_length=training.sampling.max_tokens,
+        temperature=training.sampling.temperature,
+        top_p=training.sampling.top_p,
+        beta=objective.kl_coefficient,
+        loss_type="bnpo",
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.max_grad_norm,
+        lr_scheduler_type="constant",
+        gradient_checkpointing=False,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+    rows = [{"prompt": job.template.messages(question.text), "truth": question.label} for question in job.questions]
+    trainer = trl.GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(job.start.path, dtype=torch.float32),
+        reward_funcs=reward,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=AutoTokenizer.from_pretrained(job.start.path, padding_side="left"),
+        callbacks=[clock],
+    )
+    trainer.train()
     seconds = [end - begin for begin, end in pairwise(clock.times)]
     return {"tokens_per_s": [count / step_seconds for count, step_seconds in zip(tokens[1:], seconds, strict=True)]}
 

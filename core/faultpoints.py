@@ -1,4 +1,4 @@
-"""Named points in the code at which a test or `coevo chaos` can end the process, to see that nothing is lost then.
+"""Named points in the code at which `tests/chaos` ends the process, to see that nothing is lost then.
 
 Without `arm` a fault point does nothing.
 """

@@ -134,7 +134,7 @@ def sqlite(tmp_path: Path, empty_sqlite: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prefect server without a worker. It stores events and runs automations."""
+    """A Prefect server without a worker."""
     from tests.services.prefect_server import prefect_server  # Prefect reads its settings when it is imported
 
     with prefect_server(tmp_path_factory.mktemp("prefect")) as url:

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks"}
+OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks", "tests"}
 INFERENCE = {
     "services.inference.access",
     "services.inference.encoding",

@@ -15,7 +15,7 @@ import pytest
 from tests.live import SMALL
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("core", "storage", "services", "trainers", "orchestrator", "benchmarks", "deploy")
+PACKAGES = ("core", "storage", "services", "trainers", "orchestrator", "deploy")
 # Files that are not Python and that coevo reads while it runs.
 DATA = (
     "deploy/prefect.yaml",
@@ -36,7 +36,7 @@ DATA = (
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the sources because setuptools writes its build beside them."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for package in PACKAGES:
+    for package in (*PACKAGES, "benchmarks"):
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
@@ -70,13 +70,13 @@ def run(coevo: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_has_every_file_that_coevo_reads_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_has_every_file_that_coevo_reads_and_no_tests_or_benchmarks(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         packed = set(opened.namelist())
     needed = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
     assert len(needed) > 80
     assert not needed - packed
-    assert not {name for name in packed if name.startswith("tests/")}
+    assert not {name for name in packed if name.startswith(("tests/", "benchmarks/"))}
 
 
 def test_the_installed_command_works_in_an_empty_folder(coevo: Path, tmp_path: Path) -> None:

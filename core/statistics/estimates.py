@@ -140,19 +140,6 @@ def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
     return Estimate(p, *wilson_at(p, effective, sums.n), sums.n)
 
 
-def paired_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
-    """The mean of `after - before` over the same n items, with Student's interval; None for fewer than two.
-
-    Pairing removes the spread between easy and hard items, so it detects differences that two separate intervals do
-    not.
-
-    Raises:
-        ValueError: `after` does not have as many values as `before`.
-    """
-    _require_pairs(before, after)
-    return mean([new - old for old, new in zip(before, after, strict=True)])
-
-
 def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
     """The mean of `after - before` over the same n items, where both are shares; None without items.
 
@@ -162,7 +149,8 @@ def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> 
     Raises:
         ValueError: `after` does not have as many values as `before`.
     """
-    _require_pairs(before, after)
+    if len(before) != len(after):
+        raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")
     estimate = mean_share([(1 + new - old) / 2 for old, new in zip(before, after, strict=True)])
     return estimate and Estimate(2 * estimate.value - 1, 2 * estimate.lo - 1, 2 * estimate.hi - 1, estimate.n)
 
@@ -188,8 +176,3 @@ def difference(now: Estimate, before: Estimate) -> Estimate:
     lo = value - math.hypot(now.value - now.lo, before.hi - before.value)
     hi = value + math.hypot(now.hi - now.value, before.value - before.lo)
     return Estimate(value, lo, hi, min(now.n, before.n))
-
-
-def _require_pairs(before: Sequence[float], after: Sequence[float]) -> None:
-    if len(before) != len(after):
-        raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")

@@ -67,8 +67,6 @@ _COMMANDS = {
         "grade": "grade:grade",
         "easyr1": "easyr1:easyr1",
         "micro": "micro:micro",
-        "bench": "bench:bench",
-        "chaos": "chaos:chaos",
     },
 }
 

@@ -34,7 +34,6 @@ from storage.session import Store, open_store
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from services.drift.outbox import Target
     from storage.rows import QuestionSummary
 
 log = logging.getLogger(__name__)
@@ -66,15 +65,17 @@ def api(
     from services.api.access.connections import UVICORN
     from services.api.app import PREFIX
     from services.drift.outbox import delivering
+    from services.drift.webhook import webhook_from
 
     with clear_errors():
         is_loopback = _is_loopback(host)
         if no_keys and not is_loopback:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
-        store, targets = open_store(home().database), _targets()  # raise here, before a process is started
+        store = open_store(home().database)  # this and the next raise here, before a process is started
+        webhook = webhook_from(os.environ)
         message = "requests need no key" if no_keys else "requests need a key (`coevo keys add` makes one)"
         prefect = known_prefect()
-        message += f"; alerts go to {' and '.join(target.name for target in targets)}" if targets else ""
+        message += f"; alerts go to {webhook.name}" if webhook else ""
         message += (
             f"; Prefect at {prefect.url} starts runs"
             if prefect
@@ -91,7 +92,7 @@ def api(
         os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
         app_factory = f"{__name__}:{worker_app.__name__}"
         # This process delivers the alerts, so that each is sent once, however many processes answer requests.
-        with closing(store), delivering(store, targets):
+        with closing(store), delivering(store, webhook):
             uvicorn.run(
                 app_factory,
                 factory=True,
@@ -209,15 +210,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _targets() -> list[Target]:
-    """The targets that alerts are sent to: the webhook in the environment and Prefect, if there are any."""
-    from services.drift.prefect_events import PrefectEvents
-    from services.drift.webhook import webhook_from
-
-    webhook, prefect = webhook_from(os.environ), known_prefect()
-    return [*([webhook] if webhook else []), *([PrefectEvents(prefect)] if prefect else [])]
 
 
 def _scope(text: str) -> Scope:

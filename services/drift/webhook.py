@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from core.errors import CoevoError
-from services.drift.outbox import TIMEOUT_S
 from storage.rows import AlertRow
 
+TIMEOUT_S = 10.0  # of an attempt
 _PREFIX = "whsec_"
 
 
@@ -34,12 +34,13 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """Host and hash of the address. The address itself may contain a secret, so the store does not have it."""
+        """Host and hash of the address. The address itself may contain a secret, so the store does not have it. An
+        alert that has been delivered to a name is not sent to it again."""
         return f"{urlsplit(self.url).hostname}#{hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     def send(self, alert: AlertRow) -> httpx.Response:
         """Post the alert. Its id is the `webhook-id` of every attempt. The response's body, which may have no end, is
-        not read. Raises the errors of `outbox.Target.send`."""
+        not read. An error ends this attempt only."""
         body, now = body_of(alert), int(time())
         headers = {
             "content-type": "application/json",

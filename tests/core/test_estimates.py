@@ -13,7 +13,7 @@ from core.statistics.estimates import (
     difference,
     mean,
     mean_share,
-    paired_difference,
+    paired_share_difference,
     share,
     wilson,
     wilson_at,
@@ -52,7 +52,6 @@ def test_too_few_items_have_no_estimate() -> None:
     assert share(0, 0) is None
     assert mean([]) is None
     assert mean([0.5]) is None
-    assert paired_difference([0.5], [0.7]) is None
 
 
 @pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (1, 0)])
@@ -110,23 +109,9 @@ def test_the_interval_is_computed_over_items_and_not_over_samples() -> None:
     assert mean(items).hi - 0.5 > 2.8 * (mean(samples).hi - 0.5)
 
 
-def test_paired_difference_by_hand() -> None:
-    # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, standard error 0.1 / sqrt(3) = 0.057735, half 0.248414.
-    estimate = paired_difference(before=[0.0, 0.2, 0.7], after=[0.1, 0.5, 0.9])
-    assert estimate.n == 3
-    assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.2, -0.048414, 0.448414), abs=1e-6)
-
-
-def test_a_paired_difference_shows_a_change_that_separate_intervals_do_not() -> None:
-    before = [0.0, 0.25, 0.5, 0.75]
-    after = [b + d for b, d in zip(before, [0.05, 0.06, 0.05, 0.06], strict=True)]
-    assert paired_difference(before, after).lo > 0
-    assert mean(after).lo < mean(before).hi
-
-
 def test_a_paired_difference_needs_as_many_values_after_as_before() -> None:
     with pytest.raises(ValueError, match="after: expected 2 values"):
-        paired_difference([0.1, 0.2], [0.1])
+        paired_share_difference([0.1, 0.2], [0.1])
 
 
 def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from math import comb
 
 import pytest
+from answer_groups import make_groups
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.voting import make_groups
 from core.grading.grader import Grader
 from core.questions.voting import classes_of, classify_many, vote, vote_many
 from core.types import PseudoLabel
@@ -162,7 +162,7 @@ def test_the_recovered_class_of_an_answer_is_the_one_it_voted_for_or_none(
         assert classes_of(answers, label.classes) == classes
 
 
-def test_the_benchmark_draws_the_same_groups_again() -> None:
+def test_the_same_groups_are_drawn_again() -> None:
     assert make_groups(50) == make_groups(50)
     assert {len(group) for group in make_groups(50)} == {10}
 

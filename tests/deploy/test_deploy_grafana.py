@@ -1,4 +1,4 @@
-"""coevo's dashboard and alert rules in Grafana: every query is run on a real PostgreSQL, and the columns that a panel
+"""coevo's dashboard in Grafana: every query is run on a real PostgreSQL, and the columns that a panel
 names are compared with those that the query returns."""
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ PANELS: dict[str, dict[str, Any]] = {panel["title"]: panel for panel in DASHBOAR
 TRENDS = {title: panel for title, panel in PANELS.items() if panel["type"] == "trend"}
 VARIABLES: dict[str, dict[str, Any]] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
 (DATA_SOURCE,) = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "coevo.yml").read_text())["datasources"]
-(ALERTING,) = yaml.safe_load((GRAFANA / "provisioning" / "alerting" / "coevo.yml").read_text())["groups"]
-RULES: dict[str, dict[str, Any]] = {rule["uid"]: rule for rule in ALERTING["rules"]}
 CHOSEN = {"run": "demo", "oracle": "exact", "slice": "kept"}
 NOW = datetime.now(UTC)
 Rows = list[dict[str, Any]]
@@ -127,34 +125,6 @@ def test_the_variables_offer_the_runs_and_oracles_of_the_store(filled: Store) ->
     assert [row["name"] for row in run_query(filled, VARIABLES["run"]["query"])] == ["waits", "demo"]
     assert [row["oracle"] for row in run_query(filled, VARIABLES["oracle"]["query"])] == ["exact"]
     assert VARIABLES["slice"]["query"] == "kept,all"
-
-
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_alert_rules_get_a_number_for_each_set_of_labels(filled: Store) -> None:
-    results = {uid: run_query(filled, rule["data"][0]["model"]["rawSql"]) for uid, rule in RULES.items()}
-    labels = {uid: [{k: v for k, v in row.items() if k != "value"} for row in rows] for uid, rows in results.items()}
-    assert labels == {
-        "coevo-label-accuracy": [{"run": "demo", "oracle": "exact"}],
-        "coevo-critical-alert": [{"run": "demo"}],
-        "coevo-stage-long": [{"run": "demo", "stage": "train_solver"}],
-    }
-    values = {uid: rows[0]["value"] for uid, rows in results.items()}
-    assert (values["coevo-label-accuracy"], values["coevo-critical-alert"]) == (0.4, 1)
-    assert values["coevo-stage-long"] >= 13 * 3600
-    for uid, rule in RULES.items():
-        used = set(re.findall(r"\.Labels\.(\w+)", rule["annotations"]["summary"]))
-        assert used <= labels[uid][0].keys()
-
-
-def test_alert_rules_compare_their_query_with_a_number() -> None:
-    for rule in RULES.values():
-        query_step, condition = rule["data"]
-        assert rule["condition"] == condition["refId"] == condition["model"]["refId"]
-        assert (query_step["datasourceUid"], condition["datasourceUid"]) == (DATA_SOURCE["uid"], "__expr__")
-        assert condition["model"]["expression"] == query_step["refId"]
-        assert "$" not in query_step["model"]["rawSql"]  # a rule has no variables
-        assert rule["noDataState"] == "OK"  # no rows mean that there is no problem
-    assert len(RULES) == len(ALERTING["rules"])
 
 
 def test_the_data_source_uses_the_database_s_read_only_role() -> None:

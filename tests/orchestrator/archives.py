@@ -19,11 +19,11 @@ from orchestrator.question_sets.benchmarks import sha256_of
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.archive import MANIFEST
-from storage.contents import Contents, contents_of
 from storage.errors import ArchiveError
 from storage.models import Base, Checkpoints
 from storage.session import Store, open_store
 from storage.texts import RolloutText, TextWriter, evaluation_path
+from tests.chaos.contents import Contents, contents_of
 from tests.orchestrator.stored_runs import RUN
 from tests.storage.store_examples import fill, fresh_run
 from tests.synthetic_run import fill_run

@@ -22,10 +22,10 @@ from orchestrator.installation.home import Home
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.archive import ArchiveWriter
-from storage.contents import differences
 from storage.models import Runs, Stages
 from storage.session import Store
 from storage.texts import texts_path
+from tests.chaos.contents import differences
 from tests.disk_files import create_run
 from tests.orchestrator.archives import add_evaluation, add_everything, contents, files, new_home, rows, violations
 from tests.orchestrator.stored_runs import RUN, copy_of, go_on

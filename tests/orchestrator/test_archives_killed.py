@@ -18,9 +18,9 @@ from orchestrator.disk.files import discard
 from orchestrator.disk.garbage import garbage
 from orchestrator.disk.restore import restore
 from orchestrator.installation.home import ROOT, Home
-from storage.contents import differences
 from storage.models import Base
 from storage.session import Store
+from tests.chaos.contents import differences
 from tests.orchestrator.archives import add_evaluation, contents, files, new_home, rows, violations
 from tests.orchestrator.killed_restore import KILLED
 from tests.orchestrator.stored_runs import RUN, copy_of

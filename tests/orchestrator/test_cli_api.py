@@ -21,15 +21,11 @@ from typer.testing import CliRunner
 
 from core.types import question_id
 from orchestrator.cli import app
-from orchestrator.cli.api import _targets
 from orchestrator.cli.question import show
 from orchestrator.installation.home import Home
 from services.api.access.keys import accept_home_key
 from services.api.examples import EXAMPLES
 from services.api.question_schemas import QuestionDetail
-from services.drift.prefect_events import PrefectEvents
-from services.drift.webhook import Webhook
-from services.prefect_server import PrefectServer
 from storage import queries
 from storage.errors import StoreError
 from storage.models import Questions
@@ -64,8 +60,9 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [COEVO, "api", "--port", str(port), "--access-log"]
+    webhook = {"COEVO_WEBHOOK_URL": "http://127.0.0.1:9/hook?token=secret", "COEVO_WEBHOOK_SECRET": f"whsec_{'A' * 32}"}
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(command, env=os.environ, text=True, **piped) as process, terminated(process):
+    with subprocess.Popen(command, env={**os.environ, **webhook}, text=True, **piped) as process, terminated(process):
         wait_until(lambda: _answers(url), "the API to answer")
         assert httpx.get(f"{url}/api/v1/runs").status_code == 401
         own_key = {"Authorization": f"Bearer {Home(home_folder).api_key}"}
@@ -113,6 +110,8 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
     addresses = f"dashboard {url}, API {url}/api/v1, described at {url}/api/docs"
     assert beginning["message"].startswith(f"{addresses}; requests need a key")
     assert Home(home_folder).api_key not in output
+    assert "alerts go to 127.0.0.1#" in output
+    assert "token=secret" not in output
     assert "runs cannot be started, since no Prefect server is known" in output
     shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
     assert "me" in shown_keys
@@ -177,20 +176,6 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/healthz").status_code == 200
     except httpx.TransportError:
         return False
-
-
-def test_alerts_are_sent_to_the_webhook_and_to_prefect_if_they_are_configured(
-    home_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _targets() == []
-    monkeypatch.setenv("PREFECT_API_URL", "http://prefect:4200/api")
-    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "coevo:a-password")
-    assert _targets() == [PrefectEvents(PrefectServer("http://prefect:4200", "coevo:a-password"))]
-    monkeypatch.setenv("COEVO_WEBHOOK_URL", "http://example.org/hook")
-    monkeypatch.setenv("COEVO_WEBHOOK_SECRET", "whsec_" + "A" * 32)
-    assert [type(target) for target in _targets()] == [Webhook, PrefectEvents]
-    monkeypatch.delenv("PREFECT_API_URL")
-    assert [type(target) for target in _targets()] == [Webhook]
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")

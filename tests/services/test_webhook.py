@@ -17,21 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_examples import RUN
+from api_examples import RUN, fill
 from fake_receiver import Received, Receiver, fake_receiver
+from fastapi.testclient import TestClient
 from sqlalchemy import update
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from core.settings.alerts import Alerts as AlertSettings
 from core.settings.config import CoEvolution
+from core.statistics.estimates import share
 from core.statistics.guard import Alarm
+from services.api.app import PREFIX, create_app
 from services.drift import outbox, webhook
 from services.drift.alerts import record
-from services.drift.outbox import ATTEMPTS, TIMEOUT_S, deliver_one, delivering
-from services.drift.webhook import Webhook, WebhookError, body_of, signature, webhook_from
+from services.drift.outbox import ATTEMPTS, deliver_one, delivering
+from services.drift.webhook import TIMEOUT_S, Webhook, WebhookError, body_of, signature, webhook_from
 from storage import queries
-from storage.models import Alerts, Deliveries
+from storage.models import Alerts, Deliveries, Runs
 from storage.queries.tables import table_of
-from storage.rows import AlertRow, DeliveryRow
+from storage.rows import AlertRow, DeliveryRow, SeriesPoint
 from storage.session import Store
 from tests.http_server import Handler, listening
 
@@ -196,11 +200,11 @@ def test_an_alert_whose_sender_was_killed_is_sent_again_with_the_same_id(
 
 def test_the_delivering_thread_sends_alerts_in_order_until_its_block_ends(store: Store, receiver: Receiver) -> None:
     alerts = [store_alert(store, number) for number in (1, 2, 3)]
-    with delivering(store, [Webhook(receiver.url, KEY)]):
+    with delivering(store, Webhook(receiver.url, KEY)):
         requests = [receiver.received.get(timeout=60) for _ in alerts]
     assert [request.headers["webhook-id"] for request in requests] == [alert.id for alert in alerts]
     assert all(delivery(store, alert).delivered_at for alert in alerts)
-    with delivering(store, []):
+    with delivering(store, None):
         pass
 
 
@@ -217,7 +221,7 @@ def test_the_delivering_thread_goes_on_after_a_time_without_a_free_connection(
 
     monkeypatch.setattr(queries.alerts, "delivery_due", due_after_an_error)
     monkeypatch.setattr(outbox, "_POLL_S", 0.0)
-    with delivering(store, [Webhook(receiver.url, KEY)]):
+    with delivering(store, Webhook(receiver.url, KEY)):
         request = receiver.received.get(timeout=60)
     assert (request.headers["webhook-id"], errors) == (alert.id, [])
 
@@ -227,7 +231,7 @@ def test_an_alert_that_json_cannot_represent_does_not_delay_the_others(store: St
     bad, good = store_alert(store, 1), store_alert(store, 2)
     with store.write() as session:
         session.execute(update(table_of(Alerts)).where(Alerts.id == bad.id).values(value=math.inf))
-    with delivering(store, [Webhook(receiver.url, KEY)]):
+    with delivering(store, Webhook(receiver.url, KEY)):
         request = receiver.received.get(timeout=60)
     assert request.headers["webhook-id"] == good.id
     assert delivery(store, good).delivered_at is not None
@@ -272,6 +276,26 @@ def test_the_webhook_is_configured_by_the_environment() -> None:
         assert not wrong or wrong not in str(refused.value)
 
 
+def test_an_alert_that_people_s_labels_raise_is_sent_too(sqlite: Store, receiver: Receiver, tmp_path: Path) -> None:
+    """Two people label iteration 1, whose label accuracy is lower than that of iteration 0. No flow works meanwhile."""
+    fill(sqlite)
+    before = SeriesPoint(0, "label_accuracy", "kept", "human", 1.0, share(300, 300).lo, 1.0, 300)
+    config = CoEvolution(alerts=AlertSettings(min_n=1)).model_dump(mode="json")
+    with sqlite.write() as session:
+        queries.series.put_series(session, RUN, [before])
+        session.execute(update(table_of(Runs)).values(config=config))
+    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), base_url="http://localhost")
+    iteration_url = f"{PREFIX}/runs/{RUN}/iterations/1"
+    assert api.post(f"{iteration_url}/samples", json={"oracle": "human", "size": 4}).status_code == 201
+    for name in ("ann", "bob"):
+        for index in (0, 1, 2, 4):
+            label = {"annotator": name, "verdict": "wrong"}
+            assert api.post(f"{iteration_url}/labelling/{index}", json=label).status_code == 201
+    assert deliver_one(sqlite, Webhook(receiver.url, KEY))
+    [request] = receiver.all()
+    assert (request.json["data"]["run"], request.json["data"]["series"]) == (RUN, "label_accuracy")
+
+
 def test_the_delivering_thread_goes_on_when_a_run_is_deleted_while_its_alert_is_sent(
     store: Store, receiver: Receiver
 ) -> None:
@@ -284,7 +308,7 @@ def test_the_delivering_thread_goes_on_when_a_run_is_deleted_while_its_alert_is_
     receiver.answers = [500]  # the deliveries of a failed attempt and of one that arrived are both gone
     receiver.before_it_answers = delete_the_first_run
     first = store_alert(store, 1)
-    with delivering(store, [Webhook(receiver.url, KEY)]):
+    with delivering(store, Webhook(receiver.url, KEY)):
         ids = [receiver.received.get(timeout=60).headers["webhook-id"] for _ in range(2)]
     assert ids == [first.id, f"{2:016x}"]
     with store.write() as session:
