@@ -30,9 +30,6 @@ class Runs(Base):
     note: Mapped[str]
     noted_by: Mapped[str | None]  # who changed tags or note last, and when
     noted_at: Mapped[datetime | None]
-    # The run came from an archive, whose settings may name programs and addresses, and nobody who may name such things
-    # has continued it here.
-    unconfirmed: Mapped[bool]
 
     iterations = column_property(config["iterations"].as_integer())
 
