@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
-from core.unicode import from_json, to_json
+from core.unicode import to_json
 from storage import letter_case
 from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current
@@ -31,9 +31,7 @@ _WAL_SAFE_SINCE = (3, 51, 3)
 # How long a transaction of SQLite waits for others. A run would fail at the end of it, and on a busy machine one long
 # read keeps others waiting: without the log, it blocks a writer's commit, and that blocks all new readers.
 _BUSY_SECONDS = 120.0
-# JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
-# older versions of coevo stored.
-_JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
+_JSON: dict[str, Any] = {"json_serializer": to_json}  # makes all text well-formed
 # What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
 DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 CONNECTIONS = 20  # the most that a process has to the database
