@@ -33,7 +33,7 @@ def _versions() -> ScriptDirectory:
     return ScriptDirectory.from_config(alembic_config())
 
 
-def newest_version() -> str:
+def _newest_version() -> str:
     """The version of the tables that this version of coevo expects, such as `0100`."""
     head = _versions().get_current_head()
     assert head is not None
@@ -48,7 +48,7 @@ def migrate(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-    if _known_revision(connection) == newest_version() and views.complete(connection):
+    if _known_revision(connection) == _newest_version() and views.complete(connection):
         return
     views.drop(connection)
     config = alembic_config()
@@ -59,7 +59,7 @@ def migrate(connection: Connection) -> None:
 
 def require_current(connection: Connection) -> None:
     """Raise `StoreError` unless the tables have the version that this version of coevo expects."""
-    revision, head = _known_revision(connection), newest_version()
+    revision, head = _known_revision(connection), _newest_version()
     if revision is None:
         raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
     if revision != head:
