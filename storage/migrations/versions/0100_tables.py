@@ -16,8 +16,12 @@ def _columns(kind: Any, *names: str, nullable: bool = False) -> list[sa.Column[A
     return [sa.Column(name, kind, nullable=nullable) for name in names]
 
 
-_text, _json, _flag = (partial(_columns, kind) for kind in (sa.Text(), sa.JSON(), sa.Boolean()))
-_integer, _big, _number = (partial(_columns, kind) for kind in (sa.Integer(), sa.BigInteger(), sa.Double()))
+_text = partial(_columns, sa.Text())
+_json = partial(_columns, sa.JSON())
+_flag = partial(_columns, sa.Boolean())
+_integer = partial(_columns, sa.Integer())
+_big = partial(_columns, sa.BigInteger())
+_number = partial(_columns, sa.Double())
 _time = partial(_columns, sa.DateTime(timezone=True))
 
 
@@ -26,24 +30,15 @@ def _iteration_of_run() -> list[sa.Column[Any]]:
 
 
 # Rows are deleted with those that these columns refer to.
-_OWNERS = {
-    "run": "runs.name",
-    "alert": "alerts.id",
-    "checkpoint": "checkpoints.id",
-    "checkpoint_id": "checkpoints.id",
-    "evaluation_id": "evaluations.id",
-    "question_id": "questions.id",
-}
+_OWNERS = {"run": "runs.name", "alert": "alerts.id", "evaluation_id": "evaluations.id", "question_id": "questions.id"}
+_OWNERS |= dict.fromkeys(("checkpoint", "checkpoint_id"), "checkpoints.id")
 
 
 def _table(name: str, *items: Any, key: str, of: str | None = None, **options: Any) -> None:
     """Create a table. `of` names the columns by which its rows belong to others; by default the first of the key."""
     columns = key.split()[:1] if of is None else of.split()
-    owners = [
-        sa.ForeignKeyConstraint([column], [_OWNERS[column]], ondelete="CASCADE")
-        for column in columns
-        if column in _OWNERS
-    ]
+    owned = [(column, _OWNERS[column]) for column in columns if column in _OWNERS]
+    owners = [sa.ForeignKeyConstraint([column], [owner], ondelete="CASCADE") for column, owner in owned]
     op.create_table(name, *items, *owners, sa.PrimaryKeyConstraint(*key.split()), **options)
 
 
