@@ -46,14 +46,12 @@ class RunSetting:
 class Configuration:
     """The configuration of a run.
 
-    `recorded` says whether the preset's settings and the overrides were stored with the run. If they were not, they
-    are taken from the preset's file as it is now. `edited` are settings that this file has, or lacks, otherwise than
-    when the run was created. `toml` is the configuration as a file for `coevo run`.
+    `edited` are settings that the preset's file has, or lacks, otherwise than when the run was created. `toml` is the
+    configuration as a file for `coevo run`.
     """
 
     run: str
     preset: str | None
-    recorded: bool
     edited: list[str]
     settings: list[RunSetting]
     toml: str
@@ -65,17 +63,12 @@ def configuration_of(session: Session, run: str, preset: Path | None, papers: Pa
     stored, origin = queries.runs.get_run(session, run), queries.runs.origin_of(session, run)
     config = queries.runs.config_from(stored)
     now = None if preset is None else read_preset(preset)
-    recorded = origin.preset_settings is not None
-    then = origin.preset_settings if recorded else now
     rows = {} if papers is None or stored.preset is None else _rows(papers, stored.preset)
-    # If overrides were not recorded, a limit may be one of them.
-    changeable = queries.runs.LIMITS if recorded else ()
-    settings = settings_of(config, then, origin.overrides or {}, changeable)
+    settings = settings_of(config, origin.preset_settings, origin.overrides or {}, queries.runs.LIMITS)
     return Configuration(
         run,
         stored.preset,
-        recorded,
-        _edited(then, now),
+        _edited(origin.preset_settings, now),
         [_described(setting, rows.get(setting.name)) for setting in settings],
         toml_of(config.model_dump(mode="json"), defaults_of(config)),
     )

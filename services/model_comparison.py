@@ -198,7 +198,7 @@ def _compared(
 
 
 def _has_manifest(row: EvaluationRow) -> bool:
-    """Whether it is known what was asked; it is not for results of versions before there were manifests."""
+    """Whether it is known what was asked; `coevo matrix` stores none of it."""
     return {"benchmark", "decoding", "prompt"} <= row.manifest.keys()
 
 

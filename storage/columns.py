@@ -12,8 +12,7 @@ from typing_extensions import override
 from core.unicode import well_formed
 
 # PostgreSQL cannot store NUL. NUL is written as this private-use character, followed by the code of NUL in four
-# hexadecimal digits. The private-use character itself is written in the same way, and in older versions of coevo lone
-# surrogates were, too.
+# hexadecimal digits. The private-use character itself is written in the same way.
 _MARK = "\ue000"
 _TO_ESCAPE = re.compile(f"[\x00{_MARK}]")
 _ESCAPED = re.compile(f"{_MARK}([0-9a-f]{{4}})")
@@ -25,8 +24,8 @@ def to_stored(text: str) -> str:
 
 
 def from_stored(text: str) -> str:
-    """The inverse of `to_stored`. The result is well-formed text, also if an older version of coevo stored it."""
-    return well_formed(_ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)) if _MARK in text else text
+    """The inverse of `to_stored`."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if _MARK in text else text
 
 
 class AnyText(TypeDecorator[str]):

@@ -32,10 +32,6 @@ class CheckpointError(StoreError):
     """A checkpoint's folder cannot be published, or it differs from what was published."""
 
 
-class ArchiveError(StoreError):
-    """An archive cannot be written, or must not be restored; the message says why."""
-
-
 class AlreadyAcknowledged(StoreError):
     """Somebody has acknowledged this alert before; the message says who and when."""
 

@@ -33,8 +33,8 @@ def _versions() -> ScriptDirectory:
     return ScriptDirectory.from_config(alembic_config())
 
 
-def newest_version() -> str:
-    """The version of the tables that this version of coevo expects, such as `0023`."""
+def _newest_version() -> str:
+    """The version of the tables that this version of coevo expects, such as `0100`."""
     head = _versions().get_current_head()
     assert head is not None
     return head
@@ -48,7 +48,7 @@ def migrate(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-    if _known_revision(connection) == newest_version() and views.complete(connection):
+    if _known_revision(connection) == _newest_version() and views.complete(connection):
         return
     views.drop(connection)
     config = alembic_config()
@@ -57,31 +57,26 @@ def migrate(connection: Connection) -> None:
     views.create(connection)
 
 
-def upgrade_to(connection: Connection) -> str | None:
-    """The version to which `migrate` would upgrade the tables; None if they have it, or if there are none yet.
-
-    Raises `StoreError` as `migrate` does.
-    """
-    revision, head = _known_revision(connection), newest_version()
-    return None if revision in (None, head) else head
-
-
 def require_current(connection: Connection) -> None:
     """Raise `StoreError` unless the tables have the version that this version of coevo expects."""
-    revision = _known_revision(connection)
+    revision, head = _known_revision(connection), _newest_version()
     if revision is None:
         raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
-    head = newest_version()
     if revision != head:
         raise StoreError(f"its tables have version {revision}, expected {head}; `coevo migrate` upgrades them")
 
 
 def _known_revision(connection: Connection) -> str | None:
+    """The version of the tables; None if there are none. Raises `StoreError` for a version that nothing upgrades."""
     revision = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in _versions().walk_revisions()}
-    if revision is not None and revision not in known:
-        raise StoreError(
-            f"its tables have version {revision}, which this version of coevo does not know:"
-            " another version of coevo made them, or the database belongs to another program"
-        )
-    return revision
+    known = sorted(script.revision for script in _versions().walk_revisions())
+    if revision is None or revision in known:
+        return revision
+    if revision.isdigit() and revision < known[0]:
+        made_by = "they were made by a version of coevo that was never released, and cannot be upgraded"
+    else:
+        made_by = "a newer version of coevo made them, or the database belongs to another program"
+    raise StoreError(
+        f"its tables have version {revision}, expected {known[-1]}: {made_by}. Use the program that made them, or "
+        "choose another database (COEVO_DATABASE) or another home (COEVO_HOME)"
+    )

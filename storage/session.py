@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select
@@ -20,12 +19,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.faultpoints import faultpoint
-from core.unicode import from_json, to_json
+from core.unicode import to_json
 from storage import letter_case
 from storage.errors import NotThere, StoreError
-from storage.schema import migrate, require_current, upgrade_to
+from storage.schema import migrate, require_current
 from storage.trouble import reason_of
-from storage.upgrade_copy import copy_before_upgrade, copy_committed
 
 # In earlier versions of SQLite, a checkpoint of the write-ahead log can corrupt the database if another connection
 # resets the log at the same time.
@@ -33,9 +31,7 @@ _WAL_SAFE_SINCE = (3, 51, 3)
 # How long a transaction of SQLite waits for others. A run would fail at the end of it, and on a busy machine one long
 # read keeps others waiting: without the log, it blocks a writer's commit, and that blocks all new readers.
 _BUSY_SECONDS = 120.0
-# JSON columns convert text to well-formed text, both when it is written and when it is read. So this covers text that
-# older versions of coevo stored.
-_JSON: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
+_JSON: dict[str, Any] = {"json_serializer": to_json}  # makes all text well-formed
 # What a transaction raises while the database is busy or gone, or while all of this process's connections are in use.
 DATABASE_ERRORS = (DBAPIError, PoolTimeoutError)
 CONNECTIONS = 20  # the most that a process has to the database
@@ -97,30 +93,6 @@ class Store:
         with Session(self._autocommit) as session, session.begin():
             yield session
 
-    @contextmanager
-    def snapshot(self, folder: Path) -> Iterator[Session]:
-        """A `read` that may take hours. On SQLite it reads a copy of the database, which is in `folder` meanwhile, so
-        that no writer waits for it.
-
-        Raises `StoreError` if the copy cannot be written.
-        """
-        if self._writer.dialect.name == "postgresql":
-            with self.read() as session:
-                yield session
-            return
-        with TemporaryDirectory(prefix=".coevo-copy-", dir=folder) as temporary:
-            copy = Path(temporary) / "coevo.db"
-            try:
-                copy_committed(Path(self._writer.url.database or ""), copy)
-            except sqlite3.Error as error:
-                raise StoreError(f"database {self.address}: cannot be copied to {folder}: {error}") from error
-            copied = _checked(URL.create("sqlite", database=str(copy)), self.address)
-            try:
-                with copied.read() as session:
-                    yield session
-            finally:
-                copied.close()
-
     def refuse_lost(self) -> None:
         """Raise `StoreError` unless the database answers within seconds. On SQLite also if its file is gone, is no
         database any more, or was replaced: the connections of this store still have the earlier one open."""
@@ -165,22 +137,18 @@ def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECON
             _prepare_file(Path(target.database or ""), create)
         if create:
             _migrate(target)
-        return _checked(target, address, reads_wait_s)
+        store = Store(_engine(target, reads_wait_s=reads_wait_s), address)
+        try:
+            with store.read() as session:
+                require_current(session.connection())
+        except BaseException:
+            store.close()
+            raise
+        return store
     except StoreError as error:
         raise type(error)(f"database {address}: {error}") from error
     except (DBAPIError, OSError) as error:
         raise StoreError(f"database {address}: cannot be opened: {reason_of(error)}") from error
-
-
-def _checked(target: URL, address: str, reads_wait_s: float = _BUSY_SECONDS) -> Store:
-    store = Store(_engine(target, reads_wait_s=reads_wait_s), address)
-    try:
-        with store.read() as session:
-            require_current(session.connection())
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 def _parse(url: str) -> URL:
@@ -217,9 +185,6 @@ def _migrate(target: URL) -> None:
     engine = _engine(target, foreign_keys=False)
     try:
         with engine.execution_options(**{_WRITE: True}).begin() as connection:
-            # The write lock is held, so the copy has all that was committed, and the migration has not begun.
-            if target.get_backend_name() == "sqlite" and (version := upgrade_to(connection)) is not None:
-                copy_before_upgrade(Path(target.database or ""), version)
             migrate(connection)
     finally:
         engine.dispose()

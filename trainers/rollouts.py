@@ -121,7 +121,7 @@ def _rollouts_of(
 
 
 def read_step(folder: Path, step: int) -> list[tuple[TrainingRollout, str]]:
-    """The rollouts of a step with their texts; empty if the job stores none, or an earlier version of coevo did it."""
+    """The rollouts of a step with their texts; empty if the job stores none."""
     file = folder / f"{step}.jsonl"
     if not file.exists():
         return []

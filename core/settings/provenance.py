@@ -13,7 +13,7 @@ from core.settings.toml_text import NONE
 from core.settings.trees import Tree, flat, with_overrides
 
 # "continued": it was changed when the run was continued. "unknown": it is neither the preset's value nor the default,
-# so it was an override that was not recorded, or the preset or the default was another one when the run was created.
+# so the run was created without a preset, or the default was another one when it was.
 Source = Literal["override", "preset", "default", "continued", "unknown"]
 _AS_JSON: TypeAdapter[Any] = TypeAdapter(Any)
 

@@ -29,8 +29,6 @@ _COMMANDS = {
         "migrate": "services:migrate",
         "du": "disk:du",
         "gc": "disk:gc",
-        "backup": "backup:backup",
-        "restore": "backup:restore",
         "api": "api:api",
         "keys": "api:keys",
     },

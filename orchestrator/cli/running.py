@@ -116,8 +116,6 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     check_startable(store, **parameters, flow=flow, overrides_are=SET)
     cluster.wait_until_ready(coevo_home)
     _print_state(store, parameters["run"])
-    with store.write() as session:
-        queries.runs.confirm(session, parameters["run"])
     if tags:
         prepare(coevo_home, store, **parameters, flow=flow)
         with store.write() as session:

@@ -28,9 +28,7 @@ def series(
     name: Annotated[str | None, typer.Option(help="Only the figure of this name.")] = None,
     recompute: Annotated[
         bool,
-        typer.Option(
-            "--refresh", help="Compute the figures again first, for instance for a run of an earlier version."
-        ),
+        typer.Option("--refresh", help="Compute the figures again first."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -1,1 +1,1 @@
-"""What coevo's files and rows take, which are left over, and their removal and archives: `coevo du`, `gc`, `backup`."""
+"""What coevo's files and rows take, which are left over, and their removal: `coevo du` and `coevo gc`."""

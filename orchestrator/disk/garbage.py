@@ -234,7 +234,7 @@ def _of_evaluations(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, s
         folder = path.relative_to(top.path).parts[0]
         match = _EVALUATION.fullmatch(folder)
         if path.name == folder and HALF_REMOVED.fullmatch(folder):
-            yield path, "its removal, or its restoration, was cut off"
+            yield path, "its removal was cut off"
         elif path.name == folder and _HALF_WRITTEN_TEXTS.fullmatch(folder):
             yield path, "texts that were not completed"
         if match is None:

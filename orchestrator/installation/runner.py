@@ -30,7 +30,7 @@ from prefect.exceptions import ObjectNotFound
 
 from core import logs
 from core.errors import CoevoError
-from orchestrator.installation.deployments import remove_former, served
+from orchestrator.installation.deployments import served
 from orchestrator.installation.flow_run_process import use_for_flow_runs
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
@@ -64,8 +64,6 @@ def _run_beside_ray() -> None:
     try:
         _end_orphans(None)
         Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
-        with get_client(sync_client=True) as client:
-            remove_former(client)
         use_for_flow_runs()
         serve(*served(), limit=cast(Any, _LIMIT))
     except* (RuntimeError, httpx.HTTPError):  # Prefect has ended again, or was away for some minutes
@@ -151,7 +149,6 @@ def register() -> None:
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process", concurrency_limit=_LIMIT))
         deploy = [str(_BIN / "prefect"), "--no-prompt", "deploy", "--all", f"--prefect-file={DEPLOYMENTS}"]
         subprocess.run(deploy, cwd=ROOT, check=True)
-        remove_former(client)
 
 
 @contextmanager

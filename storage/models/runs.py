@@ -20,7 +20,7 @@ class Runs(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     status: Mapped[str]
     config: Mapped[dict[str, Any]] = mapped_column(JSON)  # the whole RunConfig
-    # What `config` was made from: the preset's settings, and the overrides by dotted names. NULL: not recorded.
+    # What `config` was made from: the preset's settings, and the overrides by dotted names. NULL: no preset.
     preset_settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     overrides: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime]
@@ -30,9 +30,6 @@ class Runs(Base):
     note: Mapped[str]
     noted_by: Mapped[str | None]  # who changed tags or note last, and when
     noted_at: Mapped[datetime | None]
-    # The run came from an archive, whose settings may name programs and addresses, and nobody who may name such things
-    # has continued it here.
-    unconfirmed: Mapped[bool]
 
     iterations = column_property(config["iterations"].as_integer())
 

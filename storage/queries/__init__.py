@@ -6,7 +6,6 @@ changes can be committed together. A `get_…` function raises `NotThere`, a `St
 
 from storage.queries import (
     alerts,
-    archived,
     audits,
     browse,
     checkpoints,
@@ -35,7 +34,6 @@ from storage.queries import (
 
 __all__ = [
     "alerts",
-    "archived",
     "audits",
     "browse",
     "checkpoints",

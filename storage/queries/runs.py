@@ -47,7 +47,6 @@ def create_run(
     dump, now = config.model_dump(mode="json"), datetime.now(UTC)
     row = {"name": name, "preset": preset, "seed": config.seed, "status": "created", "config": dump}
     row |= asdict(origin or RunOrigin(None, None)) | {"tags": [], "note": "", "noted_by": None, "noted_at": None}
-    row["unconfirmed"] = False
     insert_new(session, Runs, [{**row, "created_at": now, "updated_at": now}])
     stored = get_run(session, name)
     refuse_other_settings(stored, config)
@@ -134,22 +133,6 @@ def refuse_iteration_without_questions(session: Session, name: str, iteration: i
     refuse_missing_iteration(session, name, iteration)
     if iteration > 0 and get_run(session, name).config.get("kind") == "self_train":
         raise NotThere(f"run {name}, iteration {iteration}: it has no questions; the run's prompts are in iteration 0")
-
-
-def refuse_unconfirmed(session: Session, name: str) -> None:
-    """Raise `StoreError` if the run came from an archive, and `confirm` was not called since. A run that does not exist
-    is none."""
-    if session.scalar(select(Runs.unconfirmed).where(Runs.name == name)):
-        raise StoreError(
-            f"run {name}: it came from an archive, and its settings may name programs and addresses. Somebody who may "
-            f"read this home has to continue it first, with `coevo resume {name}`"
-        )
-
-
-def confirm(session: Session, name: str) -> bool:
-    """Accept what the settings of a run from an archive name; returns whether that was still to be done."""
-    changed = update(table_of(Runs)).where(Runs.name == name, Runs.unconfirmed).values(unconfirmed=False)
-    return session.execute(changed.returning(Runs.name)).one_or_none() is not None
 
 
 def list_runs(session: Session) -> list[RunDetail]:

@@ -54,7 +54,7 @@ class TagCount:
 class RunOrigin:
     """What a run's configuration was made from: the preset's settings as they were, and overrides by dotted names.
 
-    Both are None for a run that was created before they were recorded, or without a preset.
+    Both are None for a run that was created without a preset.
     """
 
     preset_settings: Mapping[str, Any] | None

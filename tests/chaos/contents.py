@@ -23,7 +23,6 @@ Contents = dict[str, list[str]]  # table, or file of texts -> its rows, sorted
 _DIFFERING = frozenset(
     {"owner", "attempt", "attempts", "path", "used", "error", "seconds", "cpu_seconds", "gpu_seconds"}
     | {"progress_done", "progress_total", "progress_note"}  # of the last attempt
-    | {"unconfirmed"}  # of a restored run
 )
 _TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")  # ends of names of train_metrics
 _NOT_OF_THE_LOOP = {"run_leases", "experiment_runs", "deliveries"}  # the API sends alerts when it comes to it

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from prefect import Flow
 from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
-from prefect.client.orchestration import get_client
-from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from core.settings.bounds import MOST_ITERATIONS
 from core.settings.parsing import load_config
 from orchestrator import evaluation_flows, flows
-from orchestrator.installation.deployments import remove_former
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
 from services.flow_runs import EXISTING
@@ -97,23 +94,6 @@ def test_the_runner_registers_the_pool_and_the_deployments_and_keeps_a_changed_l
     _register(prefect_url)
     assert answer("GET", f"/work_pools/{POOL}").json()["concurrency_limit"] == 2
     assert {row["id"] for row in answer("POST", "/deployments/filter", ours).json()} == {*registered}
-
-
-def test_a_deployment_of_an_earlier_version_is_removed_and_its_schedules_are_counted(
-    prefect_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    prefect = prefect_at(prefect_url)
-    caplog.set_level("INFO", "orchestrator")  # as `core.logs.configure` sets it
-    with temporary_settings({PREFECT_API_URL: f"{prefect_url}/api", PREFECT_API_AUTH_STRING: AUTH}):
-        former = cast(RunnerDeployment, FLOWS["co-evolve"].to_deployment(name="coevo", interval=3600)).apply()
-        with get_client(sync_client=True) as client:
-            remove_former(client)
-            remove_former(client)  # there is none any more
-    assert prefect.request("GET", f"/deployments/{former}").status_code == 404
-    assert prefect.request("GET", "/deployments/name/co-evolve/co-evolve").status_code == 200
-    message = "deployment co-evolve/coevo is now co-evolve/co-evolve; make its schedules (1) there again"
-    logged = [record for record in caplog.records if record.name == "orchestrator.installation.deployments"]
-    assert [record.getMessage() for record in logged] == [message]
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,8 @@ from core.settings.config import RunConfig
 from core.settings.parsing import load_config, load_despite_faults, parse_config
 from core.settings.serving import Service
 from core.unicode import well_formed
-from orchestrator.disk.restore import restore
 from orchestrator.experiments import read_experiment
-from orchestrator.installation.home import PRESETS, Home
+from orchestrator.installation.home import PRESETS
 from orchestrator.question_sets.benchmarks import load, read_suite
 from orchestrator.question_sets.prompts import PromptsError
 from orchestrator.question_sets.rows import read_rows
@@ -195,18 +194,6 @@ def _read_back(path: Path, kind: Format) -> list[dict[str, Any]]:
             file = io.BytesIO(archive.read("data/train.parquet"))
     rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
     return rows
-
-
-def restored(archive: Path, home: Home, store: Store, member: str | None, content: bytes) -> None:
-    """A member has this content, or with None the archive."""
-    file = archive.with_name("changed.zip")
-    if member is None:
-        file.write_bytes(content)
-    else:
-        with zipfile.ZipFile(archive) as source, zipfile.ZipFile(file, "w") as copy:
-            for name in source.namelist():
-                copy.writestr(name, content if name == member else source.read(name))
-    _ok_or(CoevoError, lambda: restore(home, store, file, dry_run=True))
 
 
 def _ok_or(error: type[CoevoError], call: Callable[[], Any]) -> Any:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,12 +21,10 @@ from hypothesis.strategies import SearchStrategy
 
 from core.grading.grader import Grader
 from core.unicode import well_formed
-from orchestrator.disk.backup import back_up
 from orchestrator.installation.home import EXPERIMENTS, PRESETS
 from services.api.app import create_app
 from storage.session import Store, open_store
 from tests.fuzzing import checks, inputs
-from tests.orchestrator.archives import add_everything, new_home
 from tests.services.api_examples import RUN, fill
 
 Check = Callable[..., None]
@@ -60,22 +57,6 @@ def resources() -> Iterator[Resources]:
         fill(store)
         app = create_app(store, folder / "exports", ask_for_keys=False, presets=PRESETS)
         yield Resources(folder, stack.enter_context(Grader()), store, TestClient(app, "http://localhost"))
-
-
-def _archives(shared: Resources) -> Target:
-    """The restoration of a changed archive into an empty home; nothing is written."""
-    archive, original, empty = shared.folder / "whole.zip", shared.folder / "original", shared.folder / "empty"
-    home, store = new_home(original)
-    add_everything(home, store)
-    back_up(home, store, archive)
-    store.close()
-    restored = new_home(empty)
-    with zipfile.ZipFile(archive) as whole:
-        contents: dict[str | None, bytes] = {name: whole.read(name) for name in whole.namelist()}
-    contents[None] = archive.read_bytes()
-    member = st.sampled_from([*contents])
-    changes = member.flatmap(lambda name: st.tuples(st.just(name), inputs.changed_bytes(contents[name])))
-    return Target({"change": changes}, lambda change: checks.restored(archive, *restored, *change))
 
 
 def _in_file(path: Path, check: Callable[[Path], None]) -> Check:
@@ -176,7 +157,6 @@ TARGETS: dict[str, Callable[[Resources], Target]] = {
         lambda content, suffix: _in_file(shared.folder / f"rows{suffix}", checks.rows)(content),
     ),
     "run logs": lambda _: Target({"lines": st.lists(inputs.text(_EVENT, "{", "}"), max_size=4)}, checks.log_lines),
-    "archives": _archives,
     "API": lambda shared: Target(_requests(shared.client), lambda **request: checks.answered(shared.client, **request)),
     "exports": lambda shared: Target(
         {"texts": st.lists(inputs.questions, min_size=1, max_size=3), "answer": inputs.answers},

@@ -17,15 +17,13 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from orchestrator.disk.backup import back_up
 from orchestrator.installation.home import Home
 from storage.session import Store, open_store
 from tests.browsing import open_prefect
 from tests.conftest import opened_browser
 from tests.live import Live, wait_until
 from tests.orchestrator import whole_runs
-from tests.orchestrator.archives import add_evaluation
-from tests.orchestrator.stored_runs import RUN, copy_of, store_loop, store_rounds
+from tests.orchestrator.stored_runs import store_loop, store_rounds
 from tests.orchestrator.whole_runs import WholeRun
 from tests.services.prefect_server import AUTH
 
@@ -93,17 +91,6 @@ def loop_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def rounds_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A home with the run of `stored_runs.store_rounds`. Copy it before you change it."""
     return _stored(tmp_path_factory.mktemp("rounds"), store_rounds)
-
-
-@pytest.fixture(scope="session")
-def archive(loop_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of a whole run, of which the Solver was also evaluated by hand, and of an evaluation of no run."""
-    folder = tmp_path_factory.mktemp("archive")
-    copied = copy_of(loop_home, folder / "home")
-    add_evaluation(*copied, f"{RUN}/solver/1", f"{RUN}/solver/1")
-    add_evaluation(*copied, "/models/other", None)
-    back_up(*copied, folder / "run.zip")
-    return folder / "run.zip"
 
 
 def _stored(folder: Path, store_run: Callable[[Store, Home], None]) -> Home:

@@ -86,14 +86,14 @@ def test_a_used_port_is_named_with_the_process_that_has_it(home: Home) -> None:
     assert_fault(result, rf"{port} \(--prefect-port\) by .+ \(process {os.getpid()}\)", "coevo up --free-ports")
 
 
-def test_a_store_of_an_older_version_is_to_be_migrated(home: Home, empty_sqlite: Path) -> None:
+def test_a_store_that_nothing_upgrades_is_named(home: Home, empty_sqlite: Path) -> None:
     shutil.copyfile(empty_sqlite, home.path / "coevo.db")
     assert check("database", Subject(home)).status == "ok"
     engine = create_engine(home.database)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0018'"))
     engine.dispose()
-    assert_fault(check("database", Subject(home)), "version 0018", "coevo migrate")
+    assert_fault(check("database", Subject(home)), "version 0018", "COEVO_DATABASE")
 
 
 def test_a_database_that_does_not_answer_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

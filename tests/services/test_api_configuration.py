@@ -34,10 +34,10 @@ def api(sqlite: Store, presets: Path, tmp_path: Path) -> TestClient:
     return TestClient(app, "http://localhost")
 
 
-def add_run(store: Store, presets: Path, name: str, recorded: bool = True, **overrides: Any) -> None:
+def add_run(store: Store, presets: Path, name: str, **overrides: Any) -> None:
     path = presets / "evol_rl.toml"
     dotted = {key.replace("__", "."): value for key, value in overrides.items()}
-    origin = RunOrigin(read_preset(path), dotted) if recorded else None
+    origin = RunOrigin(read_preset(path), dotted)
     with store.write() as session:
         config = load_config(path, dotted)
         queries.runs.create_run(session, name=name, config=config, preset="evol_rl", origin=origin)
@@ -58,7 +58,7 @@ def test_a_configuration_has_sources_defaults_and_the_paper_s_values(
 ) -> None:
     add_run(sqlite, presets, "first", solver__reward__alpha=0.75, seed=2**62)
     configuration = get(api, "/runs/first/configuration")
-    assert (configuration["preset"], configuration["recorded"], configuration["edited"]) == ("evol_rl", True, [])
+    assert (configuration["preset"], configuration["edited"]) == ("evol_rl", [])
     settings = by_name(configuration)
     alpha, clip, votes = (
         settings[name] for name in ("solver.reward.alpha", "solver.reward.clip_high", "dataset.votes")
@@ -76,16 +76,12 @@ def test_settings_that_the_preset_s_file_now_has_otherwise_are_named(
     api: TestClient, sqlite: Store, presets: Path
 ) -> None:
     add_run(sqlite, presets, "first")
-    add_run(sqlite, presets, "old", recorded=False)
     file = presets / "evol_rl.toml"
     before = by_name(get(api, "/runs/first/configuration"))
     file.write_text(file.read_text(encoding="utf-8").replace("prompts_per_step = 8", "prompts_per_step = 16"))
     configuration = get(api, "/runs/first/configuration")
     assert configuration["edited"] == ["solver.training.prompts_per_step"]
     assert by_name(configuration) == before  # what the run does, and where it came from, has not changed
-    old = get(api, "/runs/old/configuration")
-    assert (old["recorded"], old["edited"]) == (False, [])
-    assert by_name(old)["solver.training.prompts_per_step"]["source"] == "unknown"
     file.write_text("[")
     assert "not valid TOML" in get(api, "/runs/first/configuration", 409)["detail"]
     file.unlink()

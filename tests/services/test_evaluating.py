@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
-from sqlalchemy import update
 
 from core.settings.parsing import parse_config
 from core.types import Checkpoint
@@ -18,7 +17,6 @@ from orchestrator.question_sets.benchmarks import read_suite
 from services.api.app import PREFIX, create_app
 from services.api.routes.presets import QuestionSets
 from storage import queries
-from storage.models import Runs
 from storage.session import Store
 
 Send = Callable[..., Any]
@@ -44,13 +42,6 @@ def send(sqlite: Store, tmp_path: Path, prefect_url: str) -> Send:
         return response.json()
 
     return sent
-
-
-def test_a_model_of_a_run_from_an_archive_is_not_evaluated(send: Send, sqlite: Store, tmp_path: Path) -> None:
-    """Its settings name the applications, whose file may name any program."""
-    with sqlite.write() as session:
-        session.execute(update(Runs).values(unconfirmed=True))
-    assert f"run {tmp_path.name}: it came from an archive" in send(409, benchmarks=["aime24"])["detail"]
 
 
 def test_an_evaluation_is_started_as_a_flow_run(send: Send, tmp_path: Path, prefect_url: str) -> None:

@@ -12,13 +12,11 @@ import pytest
 from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
 from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_name
-from sqlalchemy import update
 
 from orchestrator.flows import Answer
 from services.api.app import PREFIX, create_app
 from services.prefect_server import PrefectServer
 from storage import queries
-from storage.models import Runs
 from storage.session import Store
 
 
@@ -64,25 +62,6 @@ def test_a_preset_with_prompts_is_run_by_the_self_train_flow(api: TestClient, pr
     row = flow_run(prefect_url, send(api, "/runs", name=name, preset="micro", flow="self_train"))
     [flow] = post(prefect_url, "/flows/filter", flow_runs={"id": {"any_": [row["id"]]}})
     assert (flow["name"], row["parameters"]["preset"]) == ("self-train", "micro")
-
-
-def test_a_run_from_an_archive_is_continued_by_somebody_who_may_name_programs_first(
-    api: TestClient, store: Store, name: str
-) -> None:
-    store_run(store, name, status="cancelled")
-    with store.write() as session:
-        session.execute(update(Runs).where(Runs.name == name).values(unconfirmed=True))
-    requests: list[tuple[str, dict[str, Any]]] = [
-        (f"/runs/{name}/resume", {}),
-        (f"/runs/{name}/decision", {"decision": "go on"}),
-        ("/runs", {"name": name, "preset": "demo"}),
-    ]
-    for path, body in requests:
-        assert f"run {name}: it came from an archive" in send(api, path, 409, **body)
-    with store.write() as session:
-        assert queries.runs.confirm(session, name)
-        assert not queries.runs.confirm(session, name)
-    assert send(api, f"/runs/{name}/resume")["state"] == "waiting"
 
 
 def test_one_of_twenty_simultaneous_requests_starts_the_run(api: TestClient, name: str) -> None:

@@ -75,20 +75,6 @@ def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
         assert queries.ledger.stages_of(session, run)[0].result == {replaced: [replaced]}
 
 
-def test_lone_surrogates_that_an_older_version_stored_are_replaced(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(run, 0)])
-        queries.questions.add_labels(session, [label(run, 0)])
-        session.execute(text("UPDATE questions SET raw = :raw"), {"raw": "a\ue000d83db\ue0000000"})
-        session.execute(text("UPDATE pseudo_labels SET classes = :classes"), {"classes": r'[["a\ud83d\u0000", 6]]'})
-    with store.read() as session:
-        assert queries.questions.questions_of(session, run, 1)[0].raw == "a\ufffdb\0"
-        stored_label = queries.questions.labels_of(session, run, 1)[0].label
-        assert stored_label is not None
-        assert stored_label.classes == (("a\ufffd\0", 6),)
-
-
 _QUESTIONS, _VOTES = 4, 3
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -12,18 +13,29 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from store_examples import fresh_run
 
-from storage import queries
+from storage import queries, schema
 from storage.errors import StoreError
 from storage.models import Base
 from storage.schema import require_current
 from storage.session import Store, open_store
 
 _Reading = AbstractContextManager[Session]
+_MIGRATION = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0101", "0100"
+
+
+def upgrade() -> None:
+    op.add_column("runs", sa.Column("mood", sa.Text(), nullable=False, server_default="good"))
+"""
 
 
 def test_a_missing_file_is_named_and_not_created(tmp_path: Path) -> None:
@@ -67,21 +79,36 @@ def test_the_error_for_a_database_without_tables_names_the_command(database_url:
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_another_program_s_database_is_left_alone(database_url: str, create: bool) -> None:
+@pytest.mark.parametrize("version", ["0025", "9999", "abc"])  # never released, newer than this coevo, another program's
+def test_a_database_that_nothing_upgrades_is_left_alone(database_url: str, version: str, create: bool) -> None:
     engine = create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
-        connection.execute(text("INSERT INTO alembic_version VALUES ('abc')"))
-    with pytest.raises(StoreError, match="version abc, which this version of coevo does not know"):
+        connection.execute(text(f"INSERT INTO alembic_version VALUES ('{version}')"))
+    with pytest.raises(StoreError, match=rf"version {version}, expected 0100: .* \(COEVO_DATABASE\)") as caught:
         open_store(database_url, create=create)
+    assert ("never released" in str(caught.value)) == (version == "0025")
     assert inspect(engine).get_table_names() == ["alembic_version"]
 
 
-def test_an_older_database_is_refused_until_it_is_upgraded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_store(database_url, create=True).close()
-    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda _self: "9999")
-    with pytest.raises(StoreError, match="have version 0025, expected 9999"):
+def test_an_older_database_is_refused_until_it_is_upgraded(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(database_url, create=True)
+    run = fresh_run(store)
+    store.close()
+    migrations = shutil.copytree(Path(schema.__file__).with_name("migrations"), tmp_path / "migrations")
+    (migrations / "versions" / "0101_mood.py").write_text(_MIGRATION)
+    newer = schema.alembic_config()
+    newer.set_main_option("script_location", str(migrations))
+    monkeypatch.setattr(schema, "alembic_config", lambda: newer)
+    monkeypatch.setattr(schema, "_versions", lambda: ScriptDirectory.from_config(newer))
+    with pytest.raises(StoreError, match="have version 0100, expected 0101; `coevo migrate`"):
         open_store(database_url)
+    with open_store(database_url, create=True).read() as session:
+        rows = session.execute(text("SELECT name, mood FROM runs")).all()
+        assert rows == [(run, "good")]
+        assert session.scalar(text("SELECT count(*) FROM coevo_v1_runs")) == 1
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:

@@ -19,7 +19,6 @@ EXAMPLES: dict[str, Any] = {
     "Configuration": {
         "run": "demo",
         "preset": "demo",
-        "recorded": True,
         "edited": ["solver.training.steps"],
         "settings": [_SETTING],
         "toml": 'kind = "co_evolve"\n\n[dataset]\ncandidates = 320\n',

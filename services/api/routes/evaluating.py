@@ -11,7 +11,7 @@ from core.settings.bounds import Positive, Seed, Temperature, Tokens
 from core.settings.evaluation import Protocol, Samples
 from services.api.dependencies import PrefectDependency, StoreDependency
 from services.api.problems import documented, invalid
-from services.api.routes.triggers import STARTS, refuse_unconfirmed
+from services.api.routes.triggers import STARTS
 from services.api.schemas import TriggeredEvaluation
 from services.evaluations import RUN_MODEL, servable_checkpoint
 from storage.errors import NotThere
@@ -59,7 +59,6 @@ def create_evaluation(
     """
     request.app.state.question_sets.refuse_unknown(body.benchmarks, body.suite, "body", "benchmarks")
     _refuse_missing(store, body.model)
-    refuse_unconfirmed(store, body.model.rpartition(":")[0])
     parameters: dict[str, Any] = {**body.model_dump(), "suite": body.suite or ""}
     earlier = prefect.evaluations(body.model, parameters)
     for flow_run in earlier:

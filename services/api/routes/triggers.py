@@ -186,7 +186,6 @@ def resume_run(
 def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
     """Answer a run that is paused until a person decides what to do."""
     _run_row(store, run)
-    refuse_unconfirmed(store, run)
     paused = [flow_run for flow_run in prefect.flow_runs(run) if flow_run.state == "PAUSED"]
     if not paused:
         with store.read() as session:
@@ -196,11 +195,10 @@ def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, bod
 
 
 def _start(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[str, Any]) -> Triggered:
-    """Start a flow run, unless the run came from an archive that nobody has accepted, or is being worked on.
+    """Start a flow run, unless the run is being worked on.
 
     This refuses early; if two processes start nevertheless, the ledger lets only one of them work on the run.
     """
-    refuse_unconfirmed(store, run)
     with store.read() as session:
         holder = queries.run_leases.run_holder(session, run)
     flow_runs = prefect.flow_runs(run)
@@ -214,16 +212,6 @@ def _start(store: Store, prefect: Prefect, flow: Flow, run: str, settings: dict[
         detail = f"run {run}: {process} works on it; if the process has died, the run can be started after {until} UTC"
         raise HTTPException(409, detail)
     return _triggered(store, prefect, prefect.start(flow, run, settings, flow_runs))
-
-
-def refuse_unconfirmed(store: Store, run: str) -> None:
-    """Raise `HTTPException` 409 if the run came from an archive that nobody has accepted: the programs that its
-    settings name are not for a holder of a key to start."""
-    try:
-        with store.read() as session:
-            queries.runs.refuse_unconfirmed(session, run)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
 
 
 def _triggered(store: Store, prefect: Prefect, flow_run: FlowRun) -> Triggered:

@@ -16,7 +16,7 @@ const SOURCES = {
   unknown: "unknown",
 };
 const ABOUT =
-  "An override was given when the run was started. Unknown: the value is neither the preset's nor the default, because an override was not recorded, or the preset or the default was another one then.";
+  "An override was given when the run was started. Unknown: the value is neither the preset's nor the default, because the default was another one then.";
 
 /** @param {unknown} value */
 const settingText = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -77,10 +77,9 @@ function Settings({ configuration, query }) {
 const tableOf = ({ name }) => (name.includes(".") ? name.split(".")[0] : "");
 
 /** @param {{ configuration: Configuration }} props */
-function Origin({ configuration: { preset, recorded, edited } }) {
+function Origin({ configuration: { preset, edited } }) {
   const file = preset === null ? "" : ` of the preset ${preset}`;
   return html`<p class="about">${ABOUT}</p>
-    ${!recorded && preset !== null && html`<p class="about" role="note">The run was created before coevo recorded what a configuration was made from. The sources compare it with the file${file} as it is now.</p>`}
     ${edited.length > 0 && html`<p class="problem" role="note">The file${file} was edited after the run was created. It now has other values of: ${edited.join(", ")}.</p>`}`;
 }
 

@@ -9,7 +9,7 @@ import { Panel } from "../parts.js";
 const LINES = 50;
 const PIXELS_OF_NEWEST = 8; // a box that is scrolled to this distance from its end, or nearer, shows the newest line
 
-/** Shows nothing if the run has no log, as a run of an earlier version. @param {{ run: string, pollMs: number }} props */
+/** Shows nothing if the run has no log yet. @param {{ run: string, pollMs: number }} props */
 export function RunLog({ run, pollMs }) {
   const { data: events } = useResponse("/runs/{run}/log", { run, lines: LINES }, pollMs);
   if (!events || events.length === 0) return null;
