@@ -25,8 +25,8 @@ from core.settings.parsing import load_config
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
+from orchestrator.check.size.shapes import PUBLISHED
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
-from orchestrator.sizing.shapes import PUBLISHED
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import SolverJob, TrainQuestion
@@ -44,7 +44,7 @@ _ENGINE_ROWS = 512
 def run(shape: str, device: str = "cuda", tokens: int = _TOKENS) -> dict[str, Any]:
     """{"shape", "trainer", "engine"}: the trainer's steps, and the engine's tokens per second.
 
-    `shape` is "micro" or a name of a Qwen3 model in `orchestrator.sizing.shapes.PUBLISHED`.
+    `shape` is "micro" or a name of a Qwen3 model in `orchestrator.check.size.shapes.PUBLISHED`.
     """
     disable_progress_bar()
     if device == "cpu":

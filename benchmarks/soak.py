@@ -30,11 +30,11 @@ import psutil
 
 from benchmarks.rest_load import Load, measure
 from orchestrator.chaos import small_run
+from orchestrator.check.start import find_run
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import ANY_FREE
-from orchestrator.starting import find_run
 from storage.contents import Contents, contents_of, differences
 from storage.session import DATABASE_ERRORS, Store, open_store
 

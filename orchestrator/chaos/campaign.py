@@ -16,10 +16,10 @@ from orchestrator.chaos.outcome import Outcome
 from orchestrator.chaos.small_run import NAME
 from orchestrator.chaos.trace import BEGINS_WORK, Strike, Trace
 from orchestrator.chaos.victims import Victim
+from orchestrator.check.start import find_run
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home
-from orchestrator.starting import find_run
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.contents import Contents, contents_of, differences

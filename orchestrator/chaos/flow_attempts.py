@@ -14,8 +14,8 @@ import psutil
 from core.unicode import from_json
 from orchestrator.chaos.attempts import Attempt, Ended
 from orchestrator.chaos.small_run import ITERATIONS, NAME, PRESET
+from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home
-from orchestrator.starting import find_run
 from services.api.prefect import Prefect
 from services.flow_runs import ACTIVE, EXISTING
 from storage.session import open_store

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from core.suggestions import no_such
+from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import AsJson, clear_errors
-from orchestrator.starting import RunError
 
 BENCHES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),

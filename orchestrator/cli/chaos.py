@@ -18,12 +18,12 @@ import typer
 from core.imports import collection_paused
 from orchestrator.chaos import small_run
 from orchestrator.chaos.victims import OF_THE_RUN, VICTIMS, Victim
+from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import AsJson, clear_errors
 from orchestrator.disk import deletion
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import ANY_FREE
-from orchestrator.starting import RunError
 from storage.session import open_store
 
 

@@ -12,6 +12,9 @@ import typer
 from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
+from orchestrator.check.refusals import doubtful
+from orchestrator.check.size import Assumptions, SizingError, calculate
+from orchestrator.check.start import startable, usual_name
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
@@ -26,9 +29,6 @@ from orchestrator.costs import BudgetSpent, refuse_spent
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
 from orchestrator.question_sets.benchmarks import BenchmarkError
-from orchestrator.readiness import doubtful
-from orchestrator.sizing import Assumptions, SizingError, calculate
-from orchestrator.starting import startable, usual_name
 from storage.errors import NotThere
 from storage.session import Store, open_store
 

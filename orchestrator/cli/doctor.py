@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from core.settings.parsing import load_config
+from orchestrator.check.machine.examine import Result, examine
+from orchestrator.check.machine.result import Status, Subject
+from orchestrator.check.start import preset_path
 from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import SET, AsJson, Overrides, clear_errors, overrides_of, suggest_presets
-from orchestrator.doctor.examine import Result, examine
-from orchestrator.doctor.result import Status, Subject
 from orchestrator.installation.home import home
 from orchestrator.installation.ports import Ports
-from orchestrator.starting import preset_path
 
 _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}
 _LONGEST = 1000  # characters of a line

@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from core.settings.parsing import load_config
+from orchestrator.check.size import Assumptions, SizingError, calculate
+from orchestrator.check.size.calculate import Plan
+from orchestrator.check.size.measured import Measured, measured
+from orchestrator.check.size.table import table
+from orchestrator.check.size.text import as_json as json_of
+from orchestrator.check.size.text import page
+from orchestrator.check.start import preset_path
 from orchestrator.cli.terminal import SET, AsJson, Overrides, PresetName, clear_errors, overrides_of
 from orchestrator.installation.home import home
-from orchestrator.sizing import Assumptions, SizingError, calculate
-from orchestrator.sizing.calculate import Plan
-from orchestrator.sizing.measured import Measured, measured
-from orchestrator.sizing.table import table
-from orchestrator.sizing.text import as_json as json_of
-from orchestrator.sizing.text import page
-from orchestrator.starting import preset_path
 from storage.errors import StoreError
 from storage.session import open_store
 

@@ -10,9 +10,9 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from orchestrator.check.needs import Need
+from orchestrator.check.presets import Described, describe, describe_all
 from orchestrator.cli.terminal import AsJson, clear_errors, suggest_presets, wide
-from orchestrator.needs import Need
-from orchestrator.presets import Described, describe, describe_all
 
 
 def presets(

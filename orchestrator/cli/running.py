@@ -17,6 +17,7 @@ from core import logs
 from core.faults import listed
 from core.imports import collection_paused
 from core.types import Flow
+from orchestrator.check.start import RunError, check_startable, requested, usual_name
 from orchestrator.cli.terminal import (
     SET,
     Iterations,
@@ -33,7 +34,6 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare, stored_config
-from orchestrator.starting import RunError, check_startable, requested, usual_name
 from services.drift.open_alerts import open_alerts_of
 from services.prefect_server import is_away
 from services.run_states import states_of

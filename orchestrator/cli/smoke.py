@@ -13,10 +13,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
+from orchestrator.check.smoke.canary import Gap
+from orchestrator.check.smoke.run import Smoke
+from orchestrator.check.smoke.run import smoke as run_smoke
 from orchestrator.cli.terminal import AsJson, Overrides, PresetName, clear_errors, overrides_of
-from orchestrator.smoke.canary import Gap
-from orchestrator.smoke.run import Smoke
-from orchestrator.smoke.run import smoke as run_smoke
 from trainers.base import LARGEST_SAMPLER_GAP
 
 

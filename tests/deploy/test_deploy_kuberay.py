@@ -18,9 +18,9 @@ from ray.serve.schema import ServeDeploySchema
 
 from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
+from orchestrator.check.size import Assumptions, calculate
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.serving.applications import ROLES
-from orchestrator.sizing import Assumptions, calculate
 from tests.deploy.schemas import trim_kuberay
 
 FOLDER = ROOT / "deploy" / "kuberay"

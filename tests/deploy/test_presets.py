@@ -15,11 +15,11 @@ from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import trained_rollouts
 from core.types import TINY_BASES
+from orchestrator.check.refusals import untrainable
+from orchestrator.check.size import Assumptions, calculate
+from orchestrator.check.size.shapes import shape_of
 from orchestrator.installation.home import APPLICATIONS, PRESETS, ROOT
-from orchestrator.readiness import untrainable
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
-from orchestrator.sizing import Assumptions, calculate
-from orchestrator.sizing.shapes import shape_of
 
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))

@@ -28,13 +28,13 @@ from orchestrator import runs
 from orchestrator.chaos import small_run
 from orchestrator.chaos.campaign import Campaign
 from orchestrator.chaos.trace import Strike
+from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LastWrite, Result, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import plan
 from orchestrator.stages import training
 from orchestrator.stages.context import Context
-from orchestrator.starting import find_run
 from services.drift.series import refresh_after
 from storage.session import open_store
 from tests.fake_training import fake_training

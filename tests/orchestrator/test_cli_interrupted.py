@@ -15,11 +15,11 @@ import pytest
 from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from orchestrator.check.start import RunError
 from orchestrator.cli import running
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import free_port
-from orchestrator.starting import RunError
 from storage import queries
 from storage.session import Store, open_store
 from tests.synthetic_run import create

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from core.settings.parsing import load_config
+from orchestrator.check.machine.resources import check_disk
+from orchestrator.check.machine.result import Subject
+from orchestrator.check.start import preset_path
 from orchestrator.cli import app
-from orchestrator.doctor.machine import check_disk
-from orchestrator.doctor.result import Subject
 from orchestrator.installation.home import PRESETS, ROOT, Home
 from orchestrator.plan import plan as run_plan
-from orchestrator.starting import preset_path
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import finish

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from core.settings.audit import Audit
 from core.settings.parsing import load_config
 from core.types import TINY_BASES
+from orchestrator.check.needs import lacks_a_judge
+from orchestrator.check.presets import describe, describe_all, details_of
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
-from orchestrator.needs import lacks_a_judge
-from orchestrator.presets import describe, describe_all, details_of
 from services.api.app import PREFIX, create_app
 from services.api.routes.presets import DescribePreset
 from storage.session import Store

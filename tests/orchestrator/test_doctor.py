@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 
 from core.settings.config import CoEvolution, Retention
 from core.settings.parsing import load_config
+from orchestrator.check.machine import examine as examining
+from orchestrator.check.machine.examine import CHECKS, Result, examine
+from orchestrator.check.machine.result import Subject
+from orchestrator.check.size.disk import OTHER_FILES, checkpoint_bytes, disk_bytes
+from orchestrator.check.size.shapes import shape_of
 from orchestrator.cli import app
-from orchestrator.doctor import examine as examining
-from orchestrator.doctor.examine import CHECKS, Result, examine
-from orchestrator.doctor.result import Subject
 from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import Ports, free_port
 from orchestrator.runs import preset_path
-from orchestrator.sizing.disk import OTHER_FILES, checkpoint_bytes, disk_bytes
-from orchestrator.sizing.shapes import shape_of
 from storage.session import Store
 
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor.examine import examine
-from orchestrator.doctor.result import Finding, Subject
+from orchestrator.check.machine.examine import examine
+from orchestrator.check.machine.result import Finding, Subject
 from orchestrator.installation.home import Home
 
 
@@ -51,7 +51,7 @@ def test_a_check_s_process_does_not_outlive_the_command_after_ctrl_c(tmp_path: P
     code = (
         # The tests may run in the background of a shell, whose processes ignore Ctrl-C.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from orchestrator.doctor import devices, examine\n"
+        "from orchestrator.check.machine import devices, examine\n"
         f"def ask(_): devices.run(['sh', '-c', {question!r}], dict())\n"
         "[*examine.examine(None, [('asks', ask, 1000)])]"
     )

@@ -10,9 +10,9 @@ import pytest
 
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config
+from orchestrator.check.refusals import UnreadyError, refuse_as_the_api_can, refuse_unready
 from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
-from orchestrator.readiness import UnreadyError, refuse_as_the_api_can, refuse_unready
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.settings.parsing import load_config
-from orchestrator.sizing import Assumptions, Plan, advice, calculate, work
-from orchestrator.sizing.memory import Memory
+from orchestrator.check.size import Assumptions, Plan, advice, calculate, work
+from orchestrator.check.size.memory import Memory
+from orchestrator.check.start import preset_path
 from orchestrator.stages.context import BATCH
-from orchestrator.starting import preset_path
 from tests.orchestrator.plans import plan_of
 
 GIB = 1024**3

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.check.size import SizingError
 from orchestrator.installation.home import APPLICATIONS
-from orchestrator.sizing import SizingError
 from tests.orchestrator.plans import plan_of
 
 

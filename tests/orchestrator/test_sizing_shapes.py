@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
+from orchestrator.check.size import SizingError
+from orchestrator.check.size.shapes import PUBLISHED, Shape, shape_of
 from orchestrator.installation.home import MICRO_MODEL
-from orchestrator.sizing import SizingError
-from orchestrator.sizing.shapes import PUBLISHED, Shape, shape_of
 
 
 def parameters_built(shape: Shape) -> int:

@@ -19,14 +19,14 @@ from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
+from orchestrator.check.refusals import untrainable
+from orchestrator.check.smoke import canary
+from orchestrator.check.smoke.settings import Files, questions_of, smaller
 from orchestrator.cli import app
 from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load
-from orchestrator.readiness import untrainable
-from orchestrator.smoke import canary
-from orchestrator.smoke.settings import Files, questions_of, smaller
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from services.inference.openai_api import chat_response

@@ -14,8 +14,8 @@ from core.settings.evaluation import OWN_PROMPTS
 from core.settings.parsing import load_config
 from core.statistics.guard import Signal
 from core.types import BenchmarkItem
+from orchestrator.check.refusals import UnreadyError, untrainable
 from orchestrator.question_sets.held_out import load_for
-from orchestrator.readiness import UnreadyError, untrainable
 
 _CANDIDATES = 16  # enough that some are well formed and get a majority
 _VOTES, _SAMPLES, _JUDGED, _QUESTIONS = 4, 2, 2, 4

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.serving.applications import is_vllm, read_applications
@@ -28,8 +28,8 @@ _starting = threading.Lock()  # held while a process is started and added to the
 
 
 def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
-    """The answer of `orchestrator.doctor.probe`. Raises `CheckFailed` if its process fails or is late."""
-    command = [sys.executable, "-m", "orchestrator.doctor.probe", question, *arguments]
+    """The answer of `orchestrator.check.machine.probe`. Raises `CheckFailed` if its process fails or is late."""
+    command = [sys.executable, "-m", "orchestrator.check.machine.probe", question, *arguments]
     return json.loads(run(command, {**os.environ, **(environ or {})}).splitlines()[-1])
 
 

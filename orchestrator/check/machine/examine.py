@@ -9,8 +9,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
 from core.errors import CoevoError
-from orchestrator.doctor import devices, machine, model, packages, preset, running
-from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject
+from orchestrator.check.machine import devices, model, packages, preset, resources, running
+from orchestrator.check.machine.result import CheckFailed, Finding, Status, Subject
 
 Check = Callable[[Subject], Finding | list[Finding]]
 _DEADLINE_S = 30.0
@@ -21,11 +21,11 @@ _LONGEST_WAIT_S = 0.5
 CHECKS: tuple[tuple[str, Check, float], ...] = (
     ("Python", packages.check_python, _DEADLINE_S),
     ("packages", packages.check_packages, _DEADLINE_S),
-    ("home", machine.check_home, _DEADLINE_S),
-    ("disk", machine.check_disk, _DEADLINE_S),
-    ("memory", machine.check_memory, _DEADLINE_S),
-    ("shared memory", machine.check_shared_memory, _DEADLINE_S),
-    ("Ray's folder", machine.check_ray_folder, _DEADLINE_S),
+    ("home", resources.check_home, _DEADLINE_S),
+    ("disk", resources.check_disk, _DEADLINE_S),
+    ("memory", resources.check_memory, _DEADLINE_S),
+    ("shared memory", resources.check_shared_memory, _DEADLINE_S),
+    ("Ray's folder", resources.check_ray_folder, _DEADLINE_S),
     ("Ray's address", running.check_addresses, _DEADLINE_S),
     ("services", running.check_services, _DEADLINE_S),
     ("answers", running.check_answers, _DEADLINE_S),

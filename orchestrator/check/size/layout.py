@@ -9,9 +9,9 @@ from typing import Any, Literal
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from core.types import Role, Stage
+from orchestrator.check.size.assumptions import GIB, Assumptions
+from orchestrator.check.size.shapes import SizingError
 from orchestrator.serving.applications import ROLES, Application, is_vllm, read_applications
-from orchestrator.sizing.assumptions import GIB, Assumptions
-from orchestrator.sizing.shapes import SizingError
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
 from trainers.base import TrainError
 from trainers.easyr1.fit import refuse_layout

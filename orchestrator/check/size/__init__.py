@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.sizing.assumptions import Assumptions
-from orchestrator.sizing.calculate import Plan, advice, calculate
-from orchestrator.sizing.shapes import SizingError
+from orchestrator.check.size.assumptions import Assumptions
+from orchestrator.check.size.calculate import Plan, advice, calculate
+from orchestrator.check.size.shapes import SizingError
 
 __all__ = ["Assumptions", "Plan", "SizingError", "advice", "calculate"]

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.needs import ADD_A_JUDGE, NO_JUDGE, lacks_a_judge
-from orchestrator.sizing.assumptions import FLOAT32_SHARE, GIB
-from orchestrator.sizing.calculate import Part, Plan, Range, StagePlan, advice
-from orchestrator.sizing.disk import disk_bytes, disk_lines
-from orchestrator.sizing.measured import Measured
-from orchestrator.sizing.memory import USABLE, Line, power
-from orchestrator.sizing.work import BATCH
+from orchestrator.check.needs import ADD_A_JUDGE, NO_JUDGE, lacks_a_judge
+from orchestrator.check.size.assumptions import FLOAT32_SHARE, GIB
+from orchestrator.check.size.calculate import Part, Plan, Range, StagePlan, advice
+from orchestrator.check.size.disk import disk_bytes, disk_lines
+from orchestrator.check.size.measured import Measured
+from orchestrator.check.size.memory import USABLE, Line, power
+from orchestrator.check.size.work import BATCH
 
 WIDTH = 100
 _HOLDERS = ("trainer", "solver", "challenger")

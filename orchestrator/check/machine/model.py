@@ -12,10 +12,10 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from core.unicode import from_json
 from core.validation import fault_of
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
-from orchestrator.needs import base_model
-from orchestrator.sizing import SizingError
-from orchestrator.sizing.shapes import shape_of
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.check.needs import base_model
+from orchestrator.check.size import SizingError
+from orchestrator.check.size.shapes import shape_of
 
 
 class _Tensor(BaseModel):

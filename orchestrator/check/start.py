@@ -16,8 +16,8 @@ from core.settings.parsing import OVERRIDES, ConfigError, load_config, load_desp
 from core.settings.trees import with_overrides
 from core.suggestions import no_such
 from core.types import Flow
+from orchestrator.check.refusals import unready
 from orchestrator.installation.home import PRESETS
-from orchestrator.readiness import unready
 from services.flow_runs import DEPLOYMENTS
 from storage import queries
 from storage.errors import NotThere, StoreError

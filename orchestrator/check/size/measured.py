@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from core.settings.config import RunConfig
 from core.statistics.remaining import Remaining
 from core.types import Stage
+from orchestrator.check.size.calculate import HOUR, Plan, Range, StagePlan, calculate
 from orchestrator.plan import stages_of
-from orchestrator.sizing.calculate import HOUR, Plan, Range, StagePlan, calculate
 from services.remaining import durations_of, range_text
 from storage import queries
 from storage.queries.run_list import RunFilter

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.trainers import EasyR1Settings
-from orchestrator.sizing.assumptions import GIB
-from orchestrator.sizing.memory import Line
-from orchestrator.sizing.shapes import shape_of
+from orchestrator.check.size.assumptions import GIB
+from orchestrator.check.size.memory import Line
+from orchestrator.check.size.shapes import shape_of
 
 # Bytes a parameter. Both trainers keep their work in float32: the embedded one also publishes it so, while EasyR1's
 # merger writes bfloat16.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.settings.config import RunConfig
 from core.types import Role
-from orchestrator.sizing.assumptions import Assumptions
-from orchestrator.sizing.calculate import Plan, calculate
+from orchestrator.check.size.assumptions import Assumptions
+from orchestrator.check.size.calculate import Plan, calculate
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 _HEAD = (

@@ -9,9 +9,9 @@ from typing import Any
 
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
-from orchestrator.sizing.assumptions import GIB
-from orchestrator.sizing.layout import Layout
-from orchestrator.sizing.shapes import Shape
+from orchestrator.check.size.assumptions import GIB
+from orchestrator.check.size.layout import Layout
+from orchestrator.check.size.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from core.settings.toml_text import toml_of
 from core.types import TINY_BASES
-from orchestrator.starting import OWN_PRESET, preset_path
+from orchestrator.check.start import OWN_PRESET, preset_path
 
 PRESET, PROMPTS, BENCHMARK, README = OWN_PRESET, "prompts.jsonl", "benchmark.toml", "README.md"
 _QUESTIONS = Path(BENCHMARK).with_suffix(".jsonl").name

@@ -10,13 +10,13 @@ from itertools import combinations
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from core.types import Stage
+from orchestrator.check.size.assumptions import FLOAT32_SHARE, Assumptions
+from orchestrator.check.size.layout import TRAINING, Layout, layout_of, proposals
+from orchestrator.check.size.memory import USABLE, Memory, app_memory, trainer_memory
+from orchestrator.check.size.remedies import memory_changes, smallest
+from orchestrator.check.size.shapes import Shape, SizingError, shape_of
+from orchestrator.check.size.work import Work, work_of
 from orchestrator.plan import stages_of
-from orchestrator.sizing.assumptions import FLOAT32_SHARE, Assumptions
-from orchestrator.sizing.layout import TRAINING, Layout, layout_of, proposals
-from orchestrator.sizing.memory import USABLE, Memory, app_memory, trainer_memory
-from orchestrator.sizing.remedies import memory_changes, smallest
-from orchestrator.sizing.shapes import Shape, SizingError, shape_of
-from orchestrator.sizing.work import Work, work_of
 
 HOUR = 3600.0
 Range = tuple[float, float]  # typical, maximum

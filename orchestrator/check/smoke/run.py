@@ -23,17 +23,17 @@ import psutil
 
 from core.errors import CoevoError
 from core.settings.parsing import load_config
+from orchestrator.check.refusals import refuse_unready
+from orchestrator.check.size.assumptions import GIB
+from orchestrator.check.smoke import canary
+from orchestrator.check.smoke.settings import Files, questions_of, smaller
+from orchestrator.check.start import preset_path
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
 from orchestrator.installation.ports import ANY_FREE
-from orchestrator.readiness import refuse_unready
 from orchestrator.runs import status_of, stored_config
 from orchestrator.serving.checkpoints import serve_checkpoints
-from orchestrator.sizing.assumptions import GIB
-from orchestrator.smoke import canary
-from orchestrator.smoke.settings import Files, questions_of, smaller
-from orchestrator.starting import preset_path
 from storage import queries
 from storage.session import Store, open_store
 

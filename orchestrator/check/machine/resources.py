@@ -7,12 +7,12 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, existing, ok, skipped
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, existing, ok, skipped
+from orchestrator.check.size import SizingError
+from orchestrator.check.size.assumptions import GIB
+from orchestrator.check.size.disk import OTHER_FILES, disk_bytes
 from orchestrator.installation import cluster
 from orchestrator.installation.home import refuse_open
-from orchestrator.sizing import SizingError
-from orchestrator.sizing.assumptions import GIB
-from orchestrator.sizing.disk import OTHER_FILES, disk_bytes
 
 _SERVICES_MEMORY = 2 * GIB  # of Ray, Prefect and the API
 _SHM = Path("/dev/shm")  # noqa: S108 (Ray's own choice)

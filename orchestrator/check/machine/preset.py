@@ -14,12 +14,12 @@ from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
-from orchestrator.doctor.devices import devices, run
-from orchestrator.doctor.result import CheckFailed, Finding, Status, Subject, ok, skipped
+from orchestrator.check.machine.devices import devices, run
+from orchestrator.check.machine.result import CheckFailed, Finding, Status, Subject, ok, skipped
+from orchestrator.check.refusals import doubtful, unready
+from orchestrator.check.size import Assumptions, Plan, SizingError, calculate
 from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import BenchmarkError
-from orchestrator.readiness import doubtful, unready
-from orchestrator.sizing import Assumptions, Plan, SizingError, calculate
 from services.inference.external import ask_each, post
 from services.inference.external_chats import ask_chat
 from trainers.easyr1.fit import checkout_problem

@@ -11,8 +11,8 @@ from core.settings.evaluation import OWN_PROMPTS, Protocol
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
+from orchestrator.check.size.assumptions import Assumptions
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, is_here, load_benchmark
-from orchestrator.sizing.assumptions import Assumptions
 
 BATCH = 128  # questions: that of orchestrator.stages.context
 Holder = Literal["trainer", "solver", "challenger"]

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok
 from orchestrator.installation.home import ROOT
 
 _SHOWN = 5  # packages in a line

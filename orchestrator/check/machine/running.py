@@ -12,7 +12,7 @@ import psutil
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.doctor.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation import cluster, reachable
 from storage.errors import StoreError
 from storage.session import open_store

@@ -10,9 +10,9 @@ from pathlib import Path
 from core.settings.config import RunConfig
 from core.settings.parsing import comment_of, load_config
 from core.types import TINY_BASES, Flow
-from orchestrator.needs import Need, needs_of
-from orchestrator.sizing import Assumptions, calculate
-from orchestrator.starting import preset_names, preset_path
+from orchestrator.check.needs import Need, needs_of
+from orchestrator.check.size import Assumptions, calculate
+from orchestrator.check.start import preset_names, preset_path
 from services.api.schemas import PresetDetails
 
 _ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5})")

@@ -1,6 +1,6 @@
-"""Questions to torch, Ray and vLLM that may hang or end their process: `python -m orchestrator.doctor.probe QUESTION`.
+"""Questions to torch, Ray and vLLM that may hang or end their process: `python -m orchestrator.check.machine.probe QUESTION`.
 
-`orchestrator.doctor.devices` asks each in a process of its own, which it kills if no answer comes. The answer is one
+`orchestrator.check.machine.devices` asks each in a process of its own, which it kills if no answer comes. The answer is one
 line of JSON, the last on the standard output.
 """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.sizing.assumptions import GIB, Assumptions
-from orchestrator.sizing.layout import App, Trainer
-from orchestrator.sizing.shapes import Shape
+from orchestrator.check.size.assumptions import GIB, Assumptions
+from orchestrator.check.size.layout import App, Trainer
+from orchestrator.check.size.shapes import Shape
 
 CONTEXT_GIB = 1.5  # of each process: CUDA's context and NCCL's buffers
 ENGINE_GIB = 3.0  # of vLLM: CUDA's context, graphs, and the activations of a batch
