@@ -15,7 +15,7 @@ from core.settings.parsing import load_config, validated
 from core.settings.toml_text import from_toml
 from core.settings.trees import by_dotted_names
 from core.suggestions import no_such
-from orchestrator.check.start import preset_path
+from orchestrator.check.presets import preset_path
 from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import prepare, status_of
 from storage import queries

@@ -28,7 +28,8 @@ from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
 from orchestrator.check.needs import services_of
-from orchestrator.check.start import RunError, find_run, presets_of
+from orchestrator.check.presets import presets_of
+from orchestrator.check.start import RunError, find_run
 from orchestrator.costs import refuse_spent
 from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept

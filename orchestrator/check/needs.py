@@ -1,8 +1,10 @@
-"""What a run needs that coevo does not ship, and whether it is on this machine."""
+"""Models, data sets, GPUs, packages and services that a run needs, and which of them are not on this machine."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -68,6 +70,24 @@ def gpus_here() -> int:
     return len([device for device in Path("/dev").glob("nvidia*") if device.name[len("nvidia") :].isdigit()])
 
 
+def gpu_memory_here() -> float | None:
+    """The memory of this machine's smallest GPU, in GiB, by nvidia-smi; None without one."""
+    return min(_nvidia_smi("memory.total"), default=None)
+
+
+def gpu_memory_used() -> float | None:
+    """The memory in use on this machine's fullest GPU, in GiB, by nvidia-smi; None without one."""
+    return max(_nvidia_smi("memory.used"), default=None)
+
+
+def _nvidia_smi(what: str) -> list[float]:
+    if (program := shutil.which("nvidia-smi")) is None:
+        return []
+    command = [program, f"--query-gpu={what}", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [int(line) / 1024 for line in answer.stdout.split() if line.isdigit()]
+
+
 def _model(config: RunConfig) -> Iterator[Need]:
     if config.base_model in TINY_BASES:
         return
@@ -111,7 +131,7 @@ def _gpus(gpus: int) -> Iterator[Need]:
         # Ray may run elsewhere, with GPUs that this machine does not have.
         there = "COEVO_RAY_ADDRESS" in os.environ
         here, known = gpus_here(), not there
-        remedy = f"this machine has {here}; `coevo plan` shows what fits on fewer" if known and here < gpus else None
+        remedy = f"this machine has {here}" if known and here < gpus else None
         yield Need("GPUs", "trainer", f"{gpus}", here >= gpus if known else None, remedy)
 
 

@@ -16,7 +16,7 @@ from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from core.settings.toml_text import toml_of
 from core.types import TINY_BASES
-from orchestrator.check.start import OWN_PRESET, preset_path
+from orchestrator.check.presets import OWN_PRESET, preset_path
 
 PRESET, PROMPTS, BENCHMARK, README = OWN_PRESET, "prompts.jsonl", "benchmark.toml", "README.md"
 _QUESTIONS = Path(BENCHMARK).with_suffix(".jsonl").name
@@ -201,8 +201,8 @@ def _readme(folder: Path, name: str, given: bool) -> str:
 The paths in `{PRESET}` are absolute: change them if you move this folder. With eight questions no figure means much.
 
 ```
-coevo check {preset}              # everything that would keep it from starting, at once
-coevo smoke {preset}              # its whole path in minutes, with your model but little work
+coevo check {preset}              # what is missing here, all at once, and what it needs
+coevo check {preset} --run        # its whole path in minutes, with your model but little work
 coevo run {preset} --name mine    # after `coevo up`; then `coevo report mine`
 ```
 

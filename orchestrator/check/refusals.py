@@ -1,13 +1,13 @@
-"""Checks whether a run can start with its settings on this machine. Nothing is written.
+"""What keeps a run with these settings from starting on this machine, and what it would wait for or do without.
 
-A flow checks this before it creates a run, the `coevo` command before it starts a flow, and the REST API before it
-accepts a run. All faults are found, not only the first.
+Nothing is written. All faults are found, not only the first.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,8 @@ from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
 from orchestrator.check.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
+from orchestrator.check.size.layout import undivided
+from orchestrator.check.size.shapes import SizingError, shape_of
 from orchestrator.installation.home import NotUp, home
 from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite
 from orchestrator.question_sets.held_out import load_for, trained_on
@@ -55,12 +57,28 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
     whether they can be had; without `fetch` they are taken for granted.
     """
     yield from untrainable(config)
-    yield from _serving_faults(config)
-    yield from _key_faults(config)
+    # An unknown file is the fault of both.
+    file, served = config.serving.applications, [*config.solver.signals.served(config.solver.reward)]
+    checks = partial(refuse_missing_engine, file), partial(refuse_missing, file, served)
+    yield from dict.fromkeys(fault for check in checks for fault in _raised("serving.applications", check, ConfigError))
+    with suppress(ConfigError, SizingError):  # a file or model that cannot be read is a fault by itself, if it is one
+        shape = shape_of(config.base_model)
+        for setting, ranks in undivided(config, shape):
+            heads = f"a divisor of the model's {shape.num_attention_heads} attention heads"
+            yield Fault(setting, f"tensor parallelism of {ranks}", heads)
+    for setting, services in (
+        ("solver.signals", config.solver.signals.services(config.solver.reward)),
+        ("audit.judge", config.audit.services),
+    ):
+        yield from _raised(setting, partial(keys_of, services), InferenceError)
     if config.audit.program is not None:
         yield from _raised("audit.program.file", partial(refuse_unrunnable, config.audit.program), ProgramError)
-    if new:
-        yield from _model_faults(config)
+    folder = base_model(config)
+    if new and not (folder / "config.json").is_file():
+        got = f"{folder}, which has no config.json"
+        yield Fault("base_model", got, "a folder with a Hugging Face model", MODEL_REMEDY)
+    elif new:
+        yield from _raised("base_model", partial(model_files, folder), CheckpointError)
     benchmarks = [*_benchmark_faults(config, fetch)]
     yield from benchmarks
     yield from _prompt_faults(config, fetch, held_out=not benchmarks)
@@ -89,9 +107,11 @@ def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:
     Otherwise the runner is another container, or was started by hand. Then only the settings are checked here, and the
     flow checks the rest. Raises `UnreadyError`.
     """
-    if _is_beside_the_runner():
-        refuse_unready(config, new)
-    elif faults := [*untrainable(config)]:
+    try:
+        beside_the_runner = os.getpid() in home().services().processes
+    except NotUp:
+        beside_the_runner = False
+    if faults := [*(unready(config, new) if beside_the_runner else untrainable(config))]:
         raise UnreadyError(faults)
 
 
@@ -105,21 +125,6 @@ def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:
         if limit < step:
             got = f"{limit} questions are fewer than the {step} of a step, so a step has some more than once"
             yield Fault("prompts.limit", got, remedy="raise it, or lower solver.training.prompts_per_step")
-    yield from _foreign_templates(config)
-    voted = config.votes_before_training
-    if isinstance(config, SelfTraining) and not voted and config.audit.oracle not in (None, "exact"):  # the default
-        got = f"{config.audit.oracle!r} has nothing to grade, because nothing is voted on before the training"
-        remedy = "set it to 'none'; votes are made with prompts.labels = 'offline' or prompts.easiest below 1"
-        yield Fault("audit.oracle", got, remedy=remedy)
-    kinds = ("benchmark", "GPUs", "trainer", "judge")
-    for need in needs_of(config, gpus, vllm=False):  # without vLLM it cannot start, which is a fault
-        is_fault = need.setting == "audit.judge" or (need.kind == "benchmark" and not is_fetched(need.what))
-        if need.here is False and need.kind in kinds and not is_fault:
-            yield Fault(need.setting, _lacking(need.kind, need.what), remedy=need.remedy)
-
-
-def _foreign_templates(config: RunConfig) -> Iterator[Fault]:
-    """The templates that a tiny base cannot follow, since it has seen only the default ones."""
     templates = {"solver.template": config.solver.template != RZERO_SOLVER}
     if isinstance(config, CoEvolution):
         templates["challenger.template"] = config.challenger.template != RZERO_CHALLENGER
@@ -127,49 +132,23 @@ def _foreign_templates(config: RunConfig) -> Iterator[Fault]:
         if is_changed and config.base_model in TINY_BASES:
             got = f"the tiny model {config.base_model} was trained on the default template only"
             yield Fault(setting, got, remedy="leave it out, or set base_model to the folder of a language model")
-
-
-def _lacking(kind: str, what: str) -> str:
-    """A sentence about a need that is not here."""
-    match kind:
-        case "GPUs":
-            return f"the run needs {what} GPUs and waits until Ray has them"
-        case "judge":
-            return what
-        case _:
-            return f"{kind} {what} is not on this machine"
-
-
-def _is_beside_the_runner() -> bool:
-    """Whether `coevo up` started this process, and so the flow runner too."""
-    try:
-        return os.getpid() in home().services().processes
-    except NotUp:
-        return False
-
-
-def _serving_faults(config: RunConfig) -> Iterator[Fault]:
-    file, served = config.serving.applications, [*config.solver.signals.served(config.solver.reward)]
-    checks = partial(refuse_missing_engine, file), partial(refuse_missing, file, served)
-    # An unknown file is the fault of both.
-    yield from dict.fromkeys(fault for check in checks for fault in _raised("serving.applications", check, ConfigError))
-
-
-def _key_faults(config: RunConfig) -> Iterator[Fault]:
-    for setting, services in (
-        ("solver.signals", config.solver.signals.services(config.solver.reward)),
-        ("audit.judge", config.audit.services),
-    ):
-        yield from _raised(setting, partial(keys_of, services), InferenceError)
-
-
-def _model_faults(config: RunConfig) -> Iterator[Fault]:
-    folder = base_model(config)
-    if not (folder / "config.json").is_file():
-        got = f"{folder}, which has no config.json"
-        yield Fault("base_model", got, "a folder with a Hugging Face model", MODEL_REMEDY)
-        return
-    yield from _raised("base_model", partial(model_files, folder), CheckpointError)
+    voted = config.votes_before_training
+    if isinstance(config, SelfTraining) and not voted and config.audit.oracle not in (None, "exact"):  # the default
+        got = f"{config.audit.oracle!r} has nothing to grade, because nothing is voted on before the training"
+        remedy = "set it to 'none'; votes are made with prompts.labels = 'offline' or prompts.easiest below 1"
+        yield Fault("audit.oracle", got, remedy=remedy)
+    lacking = [need for need in needs_of(config, gpus, vllm=False) if need.here is False]  # lacking vLLM is a fault
+    if hub := [need.what for need in lacking if need.kind == "benchmark" and is_fetched(need.what)]:
+        remedy = "they are fetched from the Hugging Face hub when the run starts; or put their files there"
+        yield Fault("evaluation", f"not on this machine: {', '.join(hub)}", remedy=remedy)
+    for need in lacking:
+        if need.kind == "GPUs":
+            got = f"the run needs {need.what} GPUs and waits until Ray has them"
+            yield Fault(need.setting, got, remedy=need.remedy)
+        elif need.kind == "trainer":
+            yield Fault(need.setting, f"trainer {need.what} is not on this machine", remedy=need.remedy)
+        elif need.setting == "audit.oracle":  # a judge without its key is a fault
+            yield Fault(need.setting, need.what, remedy=need.remedy)
 
 
 def _benchmark_faults(config: RunConfig, fetch: bool) -> Iterator[Fault]:

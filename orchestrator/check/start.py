@@ -1,66 +1,34 @@
-"""Finds everything that keeps a run from being created or continued, before anything is started or written."""
+"""May a run start, and with which settings? Finds everything that keeps it from being created or continued.
+
+`startable` is the one function for that: `coevo check` shows what it finds; `coevo run`, before it looks for services,
+and the flow, before it writes anything, refuse with it. The REST API asks for the part that it can know
+(`refusals.refuse_as_the_api_can`).
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from core.errors import CoevoError
 from core.faults import Fault, listed
 from core.settings.config import RunConfig, SelfTraining
-from core.settings.parsing import OVERRIDES, ConfigError, load_config, load_despite_faults, parse_config
+from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults, parse_config
 from core.settings.trees import with_overrides
-from core.suggestions import no_such
 from core.types import Flow
+from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import unready
-from orchestrator.installation.home import PRESETS
+from orchestrator.installation.home import Home
 from services.flow_runs import DEPLOYMENTS
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.rows import RunDetail, RunStatus
-from storage.session import Store
-
-OWN_PRESET = "preset.toml"  # in every folder that `coevo init` makes
+from storage.session import Store, open_store
 
 
 class RunError(CoevoError):
     """A run that cannot be started with these parameters; the message names the parameter."""
-
-
-def preset_path(name: str) -> Path:
-    """The file of a preset, given its name in deploy/runs or its path. Raises `ConfigError` with the known presets."""
-    path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
-    if not path.is_file():
-        problem = no_such("preset", preset_names(), name, ", or the path of a TOML file")
-        raise ConfigError(f"preset {name!r}: {problem}", [Fault("preset", f"{name!r}: {problem}")])
-    return path
-
-
-def usual_name(preset: str) -> str:
-    """The name of a run that is given none: its preset's, or for a preset of `coevo init`, its folder's."""
-    path = Path(preset).absolute()
-    if path.name != OWN_PRESET:
-        return path.stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.parent.name).lstrip("._-") or path.stem
-
-
-def preset_names() -> list[str]:
-    return sorted(file.stem for file in PRESETS.glob("*.toml"))
-
-
-def presets_of(flow: Flow) -> list[str]:
-    """The names of the presets that a flow can run. A file with an error is left out; a start from it says what is
-    wrong."""
-    names = []
-    for name in preset_names():
-        with suppress(ConfigError):
-            if load_config(preset_path(name)).kind == flow:
-                names.append(name)
-    return names
 
 
 def length_of(iterations: int) -> dict[str, int]:
@@ -69,18 +37,18 @@ def length_of(iterations: int) -> dict[str, int]:
 
 
 def check_startable(
-    store: Store,
+    store: Store | None,
     run: str,
     preset: str,
     iterations: int,
     overrides: Mapping[str, Any],
-    flow: Flow = "co_evolve",
+    flow: Flow | None = None,
     overrides_are: str = OVERRIDES,
 ) -> RunConfig:
     """Check whether a run can be created or continued, and return its settings. Nothing is written.
 
-    `flow` is the flow that will run it: self_train for a run with a prompt set, co_evolve for one without. Raises
-    `RunError` with all faults, and `StoreError` if there is neither a preset nor a run of this name.
+    The parameters are those of `startable`. Raises `RunError` with all faults, and `StoreError` if there is neither a
+    preset nor a run of this name.
     """
     config, faults = startable(store, run, preset, iterations, overrides, flow, overrides_are)
     if config is None or faults:
@@ -101,12 +69,13 @@ def startable(
 ) -> tuple[RunConfig | None, list[Fault]]:
     """The settings of a run that shall start, None if they cannot be read, and everything that keeps it from starting.
 
-    `store` is None if there is none yet, `flow` if the run's own is taken. `overrides_are` is what faults call the
-    overrides. Without `fetch`, no benchmark is fetched. Raises `StoreError` as `check_startable`.
+    `store` is None if there is none yet. `flow` is the flow that will run it: self_train for a run with a prompt set,
+    co_evolve for one without; None if the run's own is taken. `overrides_are` is what faults call the overrides.
+    Without `fetch`, no benchmark is fetched. Raises `StoreError` as `check_startable`.
     """
     row = None if store is None else find_run(store, run)
     if preset:
-        config, faults = requested(run, preset, iterations, overrides, overrides_are)
+        config, faults = _requested(run, preset, iterations, overrides, overrides_are)
     else:
         config, faults = _continued(store, run, iterations, overrides, overrides_are)
     if config is None:
@@ -127,8 +96,8 @@ def startable(
     return config, [*faults, *unready(config, new=row is None, fetch=fetch)]
 
 
-def requested(
-    run: str, preset: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+def _requested(
+    run: str, preset: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str
 ) -> tuple[RunConfig | None, list[Fault]]:
     """The settings that a preset and the overrides give, None if they cannot be read, and the faults that need neither
     a store nor a look at this machine to be seen."""
@@ -172,7 +141,7 @@ def _with_source(fault: Fault, preset: str, length: Mapping[str, int]) -> Fault:
 def _continued(
     store: Store | None, run: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str
 ) -> tuple[RunConfig | None, list[Fault]]:
-    """As `requested`, for a run that is there and is continued with its own settings, except its limits."""
+    """As `_requested`, for a run that is there and is continued with its own settings, except its limits."""
     faults, limits = [*_wrong_iterations(iterations)], queries.runs.LIMITS
     if fixed := [name for name in overrides if name.partition(".")[0] not in limits]:
         *first, last = limits[1:]
@@ -223,6 +192,14 @@ def why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
     if one_training and config.solver.training.schedule == "cosine":
         return "the cosine of its learning rate ends with the last round"
     return None
+
+
+def store_of(home: Home) -> Store | None:
+    """The home's store; None if there is none yet. Raises `StoreError` for one that cannot be used."""
+    try:
+        return open_store(home.database)
+    except NotThere:
+        return None
 
 
 def find_run(store: Store, run: str) -> RunDetail | None:

@@ -15,7 +15,8 @@ from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES, Checkpoint, Role
 from orchestrator.check.needs import base_model
-from orchestrator.check.start import RunError, preset_path
+from orchestrator.check.presets import preset_path
+from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import SET, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.jobs import challenger_job, solver_job

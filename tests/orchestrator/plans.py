@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_path
 from orchestrator.check.size import Assumptions, Plan, calculate
-from orchestrator.check.start import preset_path
 
 
 def plan_of(preset: str, gpus: int | None = None, **overrides: object) -> Plan:

@@ -100,7 +100,7 @@ def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
         temporary_settings(address),
         pytest.raises(RunError, match=r"run night: interrupted, because Prefect does not answer: .*refused"),
     ):
-        running.run_flow("co_evolve", run="night", preset="demo", iterations=1, overrides={})
+        running.run_flow("night", "demo", 1, {})
     assert pauses.count(0) == 3  # httpx pauses so in each request, before it connects again
 
 

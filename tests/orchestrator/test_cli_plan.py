@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from core.settings.parsing import load_config
 from orchestrator.check.machine.resources import check_disk
 from orchestrator.check.machine.result import Subject
-from orchestrator.check.start import preset_path
+from orchestrator.check.presets import preset_path
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS, ROOT, Home
 from orchestrator.plan import plan as run_plan

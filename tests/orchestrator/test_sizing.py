@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_path
 from orchestrator.check.size import Assumptions, Plan, advice, calculate, work
 from orchestrator.check.size.memory import Memory
-from orchestrator.check.start import preset_path
 from orchestrator.stages.context import BATCH
 from tests.orchestrator.plans import plan_of
 

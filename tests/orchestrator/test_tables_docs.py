@@ -12,8 +12,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import untrainable
-from orchestrator.check.start import preset_path
 from orchestrator.cli import app
 from orchestrator.cli.terminal import setting
 from orchestrator.installation.home import ROOT

@@ -1,1 +1,1 @@
-"""The checks of `coevo doctor`: whether this machine can run the services and, if one is named, a preset."""
+"""The checks of this machine, and of what a preset needs on it, each within a deadline."""

@@ -20,7 +20,6 @@ from typing import Any
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
-from orchestrator.serving.applications import is_vllm, read_applications
 
 DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
 _started = set[int]()  # process groups that have not been killed yet
@@ -28,7 +27,7 @@ _starting = threading.Lock()  # held while a process is started and added to the
 
 
 def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
-    """The answer of `orchestrator.check.machine.probe`. Raises `CheckFailed` if its process fails or is late."""
+    """The answer of `probe`. Raises `CheckFailed` if its process fails or is late."""
     command = [sys.executable, "-m", "orchestrator.check.machine.probe", question, *arguments]
     return json.loads(run(command, {**os.environ, **(environ or {})}).splitlines()[-1])
 
@@ -151,12 +150,9 @@ def check_all_reduce(_: Subject) -> Finding:
     return ok(f"a sum over {members} with {answer['backend']} is right; {answer['seconds']:.0f} s with the start")
 
 
-def check_vllm(subject: Subject) -> Finding:
-    """Whether vLLM can be imported and has kernels for this machine, if the preset needs it or it is installed."""
-    needs = subject.config is not None and any(
-        map(is_vllm, read_applications(subject.config.serving.applications).values())
-    )
-    if find_spec("vllm") is None and not needs:
+def check_vllm(_: Subject) -> Finding:
+    """Whether vLLM can be imported and has kernels for this machine, if it is installed."""
+    if find_spec("vllm") is None:
         return skipped("not installed; only presets whose applications use it need it")
     try:
         answer = ask("vllm", environ={"VLLM_NO_USAGE_STATS": "1"})

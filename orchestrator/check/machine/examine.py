@@ -1,4 +1,4 @@
-"""Makes all checks, one after the other, each within a deadline."""
+"""Is the machine ready? Makes all checks, one after the other, each within a deadline."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from core.errors import CoevoError
 from orchestrator.check.machine import devices, model, packages, preset, resources, running
 from orchestrator.check.machine.result import CheckFailed, Finding, Status, Subject
 
-Check = Callable[[Subject], Finding | list[Finding]]
+Check = Callable[[Subject], Finding]
 _DEADLINE_S = 30.0
 _WITH_PROCESS_S = devices.DEADLINE_S + 30  # for checks that wait for a process, which has a deadline of its own
 # Python handles a Ctrl-C that comes just before a wait for another thread only when that wait has ended.
 _LONGEST_WAIT_S = 0.5
 
-CHECKS: tuple[tuple[str, Check, float], ...] = (
+OF_MACHINE: tuple[tuple[str, Check, float], ...] = (
     ("Python", packages.check_python, _DEADLINE_S),
     ("packages", packages.check_packages, _DEADLINE_S),
     ("home", resources.check_home, _DEADLINE_S),
@@ -37,9 +37,10 @@ CHECKS: tuple[tuple[str, Check, float], ...] = (
     ("GPUs in Ray", devices.check_ray_gpus, _WITH_PROCESS_S),
     ("all-reduce", devices.check_all_reduce, _WITH_PROCESS_S),
     ("vLLM", devices.check_vllm, _WITH_PROCESS_S),
-    ("settings", preset.check_settings, 2 * _DEADLINE_S),
+)
+OF_PRESET: tuple[tuple[str, Check, float], ...] = (
+    ("disk", resources.check_disk, _DEADLINE_S),
     ("base model", model.check_model, 2 * _DEADLINE_S),
-    ("GPUs needed", preset.check_layout, _WITH_PROCESS_S),
     ("external services", preset.check_external, 2 * _DEADLINE_S),
     ("EasyR1", preset.check_easyr1, _WITH_PROCESS_S),
 )
@@ -55,16 +56,16 @@ class Result:
     remedy: str | None
 
 
-def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]] | None = None) -> Iterator[Result]:
-    """The results of each check, of `CHECKS` by default, in order. No check takes longer than its deadline."""
-    for name, check, deadline_s in CHECKS if checks is None else checks:
-        for finding in _within(check, subject, deadline_s):
-            yield Result(name, finding.status, finding.detail, finding.remedy)
+def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]]) -> Iterator[Result]:
+    """The results of each check, `OF_MACHINE` or `OF_PRESET`, in order. No check takes longer than its deadline."""
+    for name, check, deadline_s in checks:
+        finding = _within(check, subject, deadline_s)
+        yield Result(name, finding.status, finding.detail, finding.remedy)
 
 
-def _within(check: Check, subject: Subject, deadline_s: float) -> list[Finding]:
+def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
     """What a check finds. If it is not done by the deadline, it is left behind in its thread."""
-    answer: Future[Finding | list[Finding]] = Future()
+    answer: Future[Finding] = Future()
 
     def work() -> None:
         try:
@@ -77,10 +78,9 @@ def _within(check: Check, subject: Subject, deadline_s: float) -> list[Finding]:
     while not answer.done() and (left_s := deadline - time.monotonic()) > 0:
         wait([answer], min(left_s, _LONGEST_WAIT_S))
     try:
-        findings = answer.result(0)
-        return findings if isinstance(findings, list) else [findings]
+        return answer.result(0)
     except CheckFailed as fault:
-        return [Finding("fault", str(fault), fault.remedy)]
+        return Finding("fault", str(fault), fault.remedy)
     except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
         late = not answer.done()
-        return [Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))]
+        return Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))

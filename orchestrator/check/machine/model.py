@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
+from core.types import TINY_BASES
 from core.unicode import from_json
 from core.validation import fault_of
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.check.needs import base_model
-from orchestrator.check.size import SizingError
-from orchestrator.check.size.shapes import shape_of
+from orchestrator.check.size.shapes import SizingError, shape_of
 
 
 class _Tensor(BaseModel):
@@ -35,32 +36,26 @@ _LARGEST_HEADER = 100 * 2**20  # bytes, safetensors' own limit
 
 
 def check_model(subject: Subject) -> Finding:
-    """Whether the preset's base model is whole. What `coevo run` itself requires is not repeated here."""
-    if subject.config is None:
-        return skipped("no preset is given")
+    """Whether the preset's base model is whole. What a start requires of it is not repeated here."""
+    if subject.config is None or subject.config.base_model in TINY_BASES:
+        return skipped("it is shipped with coevo")
     folder = base_model(subject.config)
     if not (folder / "config.json").is_file():
-        return skipped(f"{folder} has no model; see the line about settings")
+        return skipped(f"{folder} has no model")  # which keeps the run from starting
     remedy = f"download the model again into {folder}"
     tensors = dict(_tensors(folder))
     if missing := sorted(_named_shards(folder) - {path.name for path in folder.glob("*.safetensors")}):
         raise CheckFailed(f"base_model: {folder}: shards are missing: {', '.join(missing)}", remedy)
-    parameters = sum(prod(tensor.shape) for tensor in tensors.values())
-    if (expected := _expected(subject.config.base_model)) is not None and parameters < expected:
+    parameters, expected = sum(prod(tensor.shape) for tensor in tensors.values()), 0
+    with suppress(SizingError):  # a shape that coevo does not know
+        expected = shape_of(subject.config.base_model).parameters
+    if parameters < expected:
         raise CheckFailed(
             f"base_model: {folder}: expected {expected:,} parameters, its files have {parameters:,}", remedy
         )
     _refuse_no_chat(folder, remedy)
     dtypes = ", ".join(sorted({tensor.dtype for tensor in tensors.values()}))
     return ok(f"{folder}: {parameters:,} parameters in {dtypes}, with tokenizer and chat template")
-
-
-def _expected(name: str) -> int | None:
-    """The parameters that a model of this shape has at least; None if the shape is not one that coevo knows."""
-    try:
-        return shape_of(name)[0].parameters
-    except SizingError:
-        return None
 
 
 def _named_shards(folder: Path) -> set[str]:

@@ -1,7 +1,7 @@
-"""Questions to torch, Ray and vLLM that may hang or end their process: `python -m orchestrator.check.machine.probe QUESTION`.
+"""Questions to torch, Ray and vLLM that may hang or end their process: `python -m` this module, and the question.
 
-`orchestrator.check.machine.devices` asks each in a process of its own, which it kills if no answer comes. The answer is one
-line of JSON, the last on the standard output.
+`devices` asks each in a process of its own, which it kills if no answer comes. The answer is one line of JSON, the last
+on the standard output.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from pathlib import Path
 import psutil
 
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, existing, ok, skipped
-from orchestrator.check.size import SizingError
-from orchestrator.check.size.assumptions import GIB
-from orchestrator.check.size.disk import OTHER_FILES, disk_bytes
+from orchestrator.check.size.memory import GIB, OTHER_FILES, disk_lines
+from orchestrator.check.size.shapes import SizingError
 from orchestrator.installation import cluster
 from orchestrator.installation.home import refuse_open
 
@@ -41,15 +40,15 @@ def check_home(subject: Subject) -> Finding:
 
 
 def check_disk(subject: Subject) -> Finding:
-    """Whether the home's disk has room for the services' files and for what `coevo plan` computes for the preset."""
-    free, needed, what = subject.free(subject.home.path), float(OTHER_FILES), "the services"
+    """Whether the home's disk has room for the services' files and for what the preset takes."""
+    free, needed, what = subject.free(subject.home.path), float(OTHER_FILES), "the services take"
     if subject.config is not None:
         try:
-            needed = disk_bytes(subject.config)
+            needed = GIB * sum(disk_lines(subject.config).values())
         except SizingError as error:
-            return Finding("warning", f"{_gib(free)} free; how much {subject.preset} takes is not known: {error}")
-        what = f"{subject.preset}'s checkpoints and the services"
-    detail = f"{_gib(free)} free on the disk of {subject.home.path}; {what} take up to {_gib(needed)}"
+            return Finding("warning", f"{_gib(free)} free; how much the run takes is not known: {error}")
+        what = "the run's checkpoints and the services take"
+    detail = f"{_gib(free)} free on the disk of {subject.home.path}; {what} up to {_gib(needed)}"
     if free < needed:
         raise CheckFailed(detail, "free space, or set COEVO_HOME to a folder on a larger disk")
     return ok(detail)

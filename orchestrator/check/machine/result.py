@@ -55,10 +55,9 @@ def free_bytes(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the checks examine: this machine, a home with its services and, with `config`, a preset."""
+    """What the checks examine: this machine, a home with its services and, with `config`, what a run needs."""
 
     home: Home
-    preset: str | None = None
     config: RunConfig | None = None
     ports: Ports = _PORTS
     free: Callable[[Path], int] = free_bytes

@@ -1,9 +1,4 @@
-"""How many GPUs, how much memory, how many tokens and hours a preset takes: `coevo plan`, docs/sizing.md."""
+"""What a preset needs: GPUs by stage, memory, disk, tokens and hours. Formulas; `measured` has what runs took.
 
-from __future__ import annotations
-
-from orchestrator.check.size.assumptions import Assumptions
-from orchestrator.check.size.calculate import Plan, advice, calculate
-from orchestrator.check.size.shapes import SizingError
-
-__all__ = ["Assumptions", "Plan", "SizingError", "advice", "calculate"]
+`shapes`: a model's parameters. `layout`: who holds which GPU. `memory`: what lies in a GPU. `work`: the tokens.
+"""

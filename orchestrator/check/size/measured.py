@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.statistics.remaining import Remaining
-from core.types import Stage
-from orchestrator.check.size.calculate import HOUR, Plan, Range, StagePlan, calculate
+from orchestrator.check.size.estimate import Estimate, Range, estimate
 from orchestrator.plan import stages_of
-from services.remaining import durations_of, range_text
+from services.remaining import durations_of
 from storage import queries
 from storage.queries.run_list import RunFilter
 from storage.rows import ENDED
@@ -26,7 +22,7 @@ _MOST_LISTED = 100  # …among so many of the preset
 class Measured:
     """Hours from finished `runs`, shortest and longest: of an iteration, and of the whole run.
 
-    Where a run had other numbers of questions, steps or answers, its times are scaled by the arithmetic's ratio of the
+    Where a run had other numbers of questions, steps or answers, its times are scaled by the estimates' ratio of the
     two settings, stage by stage.
     """
 
@@ -34,61 +30,38 @@ class Measured:
     hours: Range
     run_hours: Range
 
-    def sentence(self, iterations: int) -> str:
-        one, run = (range_text(Remaining(low * HOUR, high * HOUR)) for low, high in (self.hours, self.run_hours))
-        return (
-            f"measured here: {', '.join(self.runs)} took {one} an iteration, if scaled to these settings, so "
-            f"{iterations} iterations take {run}. The hours below are arithmetic, and these are worth more"
-        )
 
-
-def measured(session: Session, plan: Plan) -> Measured | None:
-    """None if no finished run has the preset, base model, trainer, applications and stages of the plan."""
+def measured(session: Session, preset: str, found: Estimate) -> Measured | None:
+    """None if no finished run has the preset, base model, trainer, applications and stages of the estimate."""
     before, later, runs = list[float](), list[float](), list[str]()
-    for run, config in islice(_similar(session, plan), _MOST_RUNS):
-        own = calculate(plan.preset, config, plan.assumed)
-        durations = durations_of(queries.ledger.stages_of(session, run))
-        by_iteration = {
-            t: _scaled({stage: seconds for (i, stage), seconds in durations.items() if i == t}, plan, own, t)
-            for t in range(config.iterations + 1)
+    for run, _ in queries.run_list.page_of_runs(session, RunFilter(preset=preset), limit=_MOST_LISTED):
+        if run.status not in ENDED or len(runs) == _MOST_RUNS:
+            continue
+        config = queries.runs.config_of_run(session, run.name)
+        if _machine(config) != _machine(found.config):
+            continue
+        own = estimate(config, found.gpu_memory)
+        ratios = {
+            stage.stage: stage.hours[0] / other.hours[0] if other.hours[0] else 1.0
+            for stage, other in zip((*found.before, *found.stages), (*own.before, *own.stages), strict=True)
         }
-        first, *others = by_iteration.values()
-        whole = [hours for hours in others if hours is not None]
-        if first is not None and whole:
-            runs.append(run)
-            before.append(first)
-            later += whole
+        durations = durations_of(queries.ledger.stages_of(session, run.name))
+        hours = [
+            sum(durations[t, stage] * ratios[stage] / 3600 for stage in stages_of(config, t))
+            for t in range(config.iterations + 1)
+            if all((t, stage) in durations for stage in stages_of(config, t))
+        ]
+        if len(hours) > 1 and all((0, stage) in durations for stage in stages_of(config, 0)):
+            runs.append(run.name)
+            before.append(hours[0])
+            later += hours[1:]
     if not runs:
         return None
-    low, high = min(later), max(later)
-    count = plan.config.iterations
+    low, high, count = min(later), max(later), found.config.iterations
     return Measured((*runs,), (low, high), (min(before) + count * low, max(before) + count * high))
-
-
-def _similar(session: Session, plan: Plan) -> Iterator[tuple[str, RunConfig]]:
-    for run, _ in queries.run_list.page_of_runs(session, RunFilter(preset=plan.preset), limit=_MOST_LISTED):
-        if run.status in ENDED:
-            config = queries.runs.config_of_run(session, run.name)
-            if _machine(config) == _machine(plan.config):
-                yield run.name, config
 
 
 def _machine(config: RunConfig) -> tuple[object, ...]:
     """What decides the speed of a stage beside how much there is to do."""
     stages = stages_of(config, 0), stages_of(config, 1)
     return config.base_model, config.trainer.type, config.serving.applications, config.solver.reward.type, stages
-
-
-def _scaled(seconds: Mapping[Stage, float], plan: Plan, own: Plan, iteration: int) -> float | None:
-    """The hours of an iteration with the plan's settings; None if one of its stages is not known."""
-    total = 0.0
-    for stage, others in zip(_stages(plan, iteration), _stages(own, iteration), strict=True):
-        if stage.stage not in seconds:
-            return None
-        ratio = stage.hours[0] / others.hours[0] if others.hours[0] else 1.0
-        total += seconds[stage.stage] * ratio / HOUR
-    return total
-
-
-def _stages(plan: Plan, iteration: int) -> tuple[StagePlan, ...]:
-    return plan.stages if iteration else plan.before

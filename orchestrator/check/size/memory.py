@@ -1,226 +1,113 @@
-"""What lies in a GPU's memory, line by line, in GiB. Formulas, and no measurement: docs/sizing.md."""
+"""What lies in a GPU's memory and on the disk, line by line, in GiB. docs/sizing.md has the formulas as a table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.check.size.assumptions import GIB, Assumptions
-from orchestrator.check.size.layout import App, Trainer
-from orchestrator.check.size.shapes import Shape
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.trainers import EasyR1Settings
+from orchestrator.check.size.layout import App
+from orchestrator.check.size.shapes import Shape, shape_of
 
-CONTEXT_GIB = 1.5  # of each process: CUDA's context and NCCL's buffers
-ENGINE_GIB = 3.0  # of vLLM: CUDA's context, graphs, and the activations of a batch
+GIB = 1024**3
 USABLE = 0.95  # of a GPU's memory; the rest is what an allocator cannot hand out
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One part: what it is, how it is reckoned, GiB."""
-
-    what: str
-    how: str
-    gib: float
+OTHER_FILES = 2 * GIB  # an allowance for the database, the texts and the logs
+_CONTEXT = 1.5 * GIB  # of each process: CUDA's context and NCCL's buffers
+_ENGINE = 3.0 * GIB  # of vLLM: CUDA's context, graphs, and the activations of a batch
+# Step folders on the disk while the newest is written; iterations that are a best one; moments of rounds.
+_STEPS_KEPT, _BEST_KEPT, _MOMENTS_KEPT = 3, 3, 3
+Lines = dict[str, float]  # what -> GiB
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one holder on each of its GPUs, or in the machine's memory; `problem` says why it cannot work at all."""
+    """Of one holder on each of its GPUs. `problem` says why it cannot work at all."""
 
+    holder: str  # "trainer", twice: while it samples and while it updates; or an application
     title: str
-    lines: tuple[Line, ...]
-    note: str = ""
+    lines: Lines
     problem: str | None = None
 
     @property
     def gib(self) -> float:
-        return sum(line.gib for line in self.lines)
+        return sum(self.lines.values())
 
 
-def app_memory(app: App, shape: Shape, longest: int, assumed: Assumptions) -> Memory:
+def app_memory(app: App, shape: Shape, longest: int, gpu_memory: float) -> Memory:
     """Of a replica, on each GPU of its own. `longest`: tokens of the longest answer and its prompt."""
-    title = f"{app.name} application, {app.engine}" + (
-        ", on each of its GPUs" if app.device == "gpu" else ", a replica"
-    )
+    title = f"{app.name} application, {app.engine}"
     if not app.swapped:
-        share = app.memory_share or 1.0
-        return Memory(
-            title, (Line("a model of its own", f"{share:g} x {assumed.gpu_memory:g}", share * assumed.gpu_memory),)
-        )
-    width = 2 if app.device == "gpu" else 4
-    number, ranks = power(shape.parameters), app.tensor_parallel
-    weights = Line(_typed("weights", width), f"{width} x {number} / {ranks}", width * shape.parameters / ranks / GIB)
+        return Memory(app.name, title, {"a model of its own": app.memory_share * gpu_memory})
+    weights, row = 2 * shape.parameters / app.tensor_parallel, shape.kv_bytes() / app.tensor_parallel
     if app.engine == "embedded":
-        cache = app.sequences * longest * shape.kv_bytes(width) / GIB
-        how = f"at most {app.sequences} answers x {longest:,} tokens x {shape.kv_bytes(width):,} bytes"
-        return Memory(title, (weights, Line("KV cache", how, cache)))
-    own = Line("context, graphs, activations", "assumed", ENGINE_GIB if app.device == "gpu" else 0.0)
-    row = shape.kv_bytes(width) / ranks
-    if app.kv_bytes is not None:
-        cache, how = app.kv_bytes / GIB, "kv_cache_memory_bytes"
-    else:
-        share = app.memory_share or 1.0
-        cache = share * assumed.gpu_memory - weights.gib - own.gib
-        how = f"{share:g} x {assumed.gpu_memory:g} less the lines above"
+        return Memory(app.name, title, _gib({"weights, bfloat16": weights, "KV cache": app.rows * longest * row}))
+    cache = app.memory_share * gpu_memory * GIB - weights - _ENGINE if app.kv_bytes is None else app.kv_bytes
     context = app.context or shape.max_position_embeddings
-    fits = cache * GIB / row / context
-    problem = None if fits >= 1 else f"its KV cache does not hold one answer of {context:,} tokens"
-    note = (
-        f"{row:,.0f} bytes a token: room for {max(cache, 0) * GIB / row:,.0f} tokens, which is {max(fits, 0):.1f} "
-        f"answers as long as its context ({context:,}) of the {app.sequences} that it may take at once; "
-        "the others wait"
-    )
-    return Memory(title, (weights, own, Line("KV cache", how, cache)), note, problem)
+    problem = None if cache >= row * context else f"its KV cache does not hold one answer of {context:,} tokens"
+    lines = {"weights, bfloat16": weights, "context, graphs, activations": _ENGINE, "KV cache": cache}
+    return Memory(app.name, title, _gib(lines), problem)
 
 
-def trainer_memory(trainer: Trainer, shape: Shape, longest: int, rows: int, assumed: Assumptions) -> tuple[Memory, ...]:
-    """Of the trainer on each of its GPUs: while it samples, and while it updates. `rows`: answers that one of them
-    samples in a step."""
-    return (
-        _easyr1(trainer, shape, longest, assumed) if trainer.kind == "easyr1" else _local(trainer, shape, longest, rows)
-    )
-
-
-def _easyr1(trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions) -> tuple[Memory, ...]:
-    p, offload = shape.parameters, trainer.offload
-    of_gpu = f"{power(p)} / {trainer.gpus} GPU{'s' * (trainer.gpus > 1)}"
-
-    def shard(what: str, width: int, *, gone: bool = False) -> Line:
-        if gone:
-            return Line(what, "in the machine's memory (trainer.offload)", 0.0)
-        return Line(what, f"{width} x {of_gpu}", width * p / trainer.gpus / GIB)
-
-    weights, moments = "weights, float32", "AdamW's two moments, float32"
-    reference = shard("reference, float32", 4, gone=offload)
-    sampling = (shard(weights, 4, gone=offload), shard(moments, 8, gone=offload), reference)
-    updating = (shard(weights, 4), shard("gradients, float32", 4), shard(moments, 8), reference)
-    return (
-        _easyr1_samples(trainer, shape, longest, assumed, sampling),
-        _easyr1_updates(trainer, shape, longest, updating),
-    )
-
-
-def _easyr1_samples(
-    trainer: Trainer, shape: Shape, longest: int, assumed: Assumptions, states: tuple[Line, ...]
-) -> Memory:
-    share, ranks = trainer.memory_share, trainer.tensor_parallel
-    engine, weights = share * assumed.gpu_memory, 2 * shape.parameters / ranks / GIB
-    answers = (engine - weights - ENGINE_GIB) * GIB / (shape.kv_bytes() / ranks) / longest
-    return Memory(
-        "trainer, on each of its GPUs, while it samples",
-        (
-            *states,
-            Line("vLLM, for the rollouts", f"gpu_memory_share {share:g} x {assumed.gpu_memory:g}", engine),
-            Line("context", "assumed", CONTEXT_GIB),
-        ),
-        f"in it weights of {weights:.1f} GiB, and a KV cache for {max(answers, 0):.1f} answers of {longest:,} tokens",
-        None if answers >= 1 else f"trainer.gpu_memory_share: vLLM's KV cache does not hold {longest:,} tokens",
-    )
-
-
-def _easyr1_updates(trainer: Trainer, shape: Shape, longest: int, states: tuple[Line, ...]) -> Memory:
-    tokens, layers, hidden = trainer.micro_batch * longest, shape.num_hidden_layers, shape.hidden_size
-    inside = 8 * hidden + 4 * shape.intermediate_size
-    gathered = f"2 x 2 x ({shape.embedding / 1e6:,.0f}e6 embeddings + 2 x {shape.layer / 1e6:,.0f}e6 layers)"
-    kept = f"2 x {tokens:,} tokens x ({layers} x {hidden:,} + one layer's {inside:,})"
-    logits = f"2 x 2 x {tokens:,} tokens x {shape.vocab_size:,}"
-    return Memory(
-        "trainer, on each of its GPUs, while it updates",
-        (
-            *states,
-            Line("gathered, bfloat16", gathered, 4 * (shape.embedding + 2 * shape.layer) / GIB),
-            Line("activations, bfloat16", kept, 2 * tokens * (layers * hidden + inside) / GIB),
-            Line("logits and their gradient", logits, 4 * tokens * shape.vocab_size / GIB),
-            Line("context, and vLLM asleep", "assumed", CONTEXT_GIB + 1.0),
-        ),
-        _micro_batch(trainer, longest),
-    )
-
-
-def _local(trainer: Trainer, shape: Shape, longest: int, rows: int) -> tuple[Memory, ...]:
-    """All of it in float32; each worker holds the whole, or its share (trainers/local/sharding.py)."""
-    p, number = shape.parameters, power(shape.parameters)
-    workers = trainer.gpus if trainer.sharded else 1
-    shard = f"{number} / {workers} workers" if trainer.sharded else number
-    where = "on each of its GPUs" if trainer.device == "gpu" else "a worker"
-
-    def share(what: str, width: int) -> Line:
-        return Line(f"{what}, float32", f"{width} x {shard}", width * p / workers / GIB)
-
-    held = (share("weights", 4), share("AdamW's two moments", 8), share("reference", 4))
-    context = (Line("context", "assumed", CONTEXT_GIB),) if trainer.device == "gpu" else ()
-    sampling = (*held, *_gathered_to_sample(trainer, shape), _growing_cache(trainer, shape, longest, rows), *context)
-    updating = (
-        *held,
-        share("gradients", 4),
-        *_gathered_to_update(trainer, shape),
-        *_activations(trainer, shape, longest),
-        *context,
-    )
-    return (
-        Memory(f"trainer, {where}, while it samples", sampling, _batches_of(trainer, rows)),
-        Memory(f"trainer, {where}, while it updates", updating, _micro_batch(trainer, longest)),
-    )
-
-
-def _gathered_to_sample(trainer: Trainer, shape: Shape) -> tuple[Line, ...]:
-    """What sharded workers hold whole beside their shares: all weights, and one part of them on its way."""
-    if not trainer.sharded:
-        return ()
-    part = max(shape.outside, shape.layer)
-    how = f"4 x {power(shape.parameters)} + 4 x {part / 1e6:,.0f}e6 (the largest part again)"
-    return (Line("gathered weights, float32", how, 4 * (shape.parameters + part) / GIB),)
-
-
-def _gathered_to_update(trainer: Trainer, shape: Shape) -> tuple[Line, ...]:
-    if not trainer.sharded:
-        return ()
-    how = f"8 x {shape.outside / 1e6:,.0f}e6 outside the layers + 20 x {shape.layer / 1e6:,.0f}e6 of a layer"
-    return (Line("gathered, float32", how, (8 * shape.outside + 20 * shape.layer) / GIB),)
-
-
-def _growing_cache(trainer: Trainer, shape: Shape, longest: int, rows: int) -> Line:
-    """A cache that is copied a layer at a time as it grows by a token."""
-    at_once, layers = min(rows, trainer.sampling_rows), shape.num_hidden_layers
-    row = shape.kv_bytes(4) // layers * (layers + 1)
-    how = f"at most {at_once} answers x {longest:,} tokens x {row:,} bytes, of {layers} layers and a copy of one"
-    return Line("KV cache, float32", how, at_once * longest * row / GIB)
-
-
-def _activations(trainer: Trainer, shape: Shape, longest: int) -> tuple[Line, ...]:
-    tokens, layers = trainer.micro_batch * longest, shape.num_hidden_layers
-    inside = 16 * shape.hidden_size + 6 * shape.intermediate_size
-    if trainer.checkpointed:
-        numbers = layers * shape.hidden_size + inside
-        how = f"4 x {tokens:,} tokens x ({layers} x {shape.hidden_size:,} + one layer's {inside:,})"
+def trainer_memory(
+    config: RunConfig, gpus: int, shape: Shape, longest: int, gpu_memory: float
+) -> tuple[Memory, Memory]:
+    """Of the trainer on each of its GPUs: while it samples, and while it updates."""
+    settings, training = config.trainer, config.solver.training
+    layers, hidden, inside = shape.num_hidden_layers, shape.hidden_size, shape.intermediate_size
+    sharded = isinstance(settings, EasyR1Settings) or (training.sharded and training.workers > 1)
+    share = shape.parameters / gpus if sharded else shape.parameters
+    context = {"context": _CONTEXT}
+    states = {"weights, float32": 4 * share, "AdamW's moments, float32": 8 * share, "reference, float32": 4 * share}
+    updating = {**states, **context, "gradients, float32": 4 * share}
+    if isinstance(settings, EasyR1Settings):
+        engine, ranks = settings.gpu_memory_share * gpu_memory * GIB, settings.tensor_parallel
+        sampling = {**({} if settings.offload else states), **context, "vLLM, for the rollouts": engine}
+        tokens = settings.update_micro_batch * longest
+        updating["gathered, bfloat16"] = 4 * (shape.embedding + 2 * shape.layer)
+        updating["activations, bfloat16"] = 2 * tokens * (layers * hidden + 8 * hidden + 4 * inside)
+        updating["logits and their gradient"] = 4 * tokens * shape.vocab_size
+        updating["vLLM asleep"] = 1.0 * GIB
+        fits = engine - 2 * shape.parameters / ranks - _ENGINE >= shape.kv_bytes() / ranks * longest
+        problem = None if fits else f"trainer.gpu_memory_share: vLLM's KV cache does not hold {longest:,} tokens"
     else:
-        numbers, how = layers * inside, f"4 x {tokens:,} tokens x {layers} layers x {inside:,}"
-    copies, word = (5, "five times") if trainer.entropy_bonus else (3, "three times")
+        rows = min(-(-training.prompts_per_step * config.solver.rollouts // gpus), settings.sampling_rows)
+        one_layer, tokens = 16 * hidden + 6 * inside, training.micro_batch * longest
+        kept = layers * hidden + one_layer if settings.checkpoint_activations else layers * one_layer
+        copies = 5 if any(planned.objective.entropy_coefficient > 0 for planned in config.trainings) else 3
+        sampling, problem = {**states, **context}, None
+        if sharded:  # all weights and one part of them on its way; while it updates, a layer at a time
+            sampling["gathered, float32"] = 4 * (shape.parameters + max(shape.outside, shape.layer))
+            updating["gathered, float32"] = 8 * shape.outside + 20 * shape.layer
+        # The cache is copied a layer at a time as it grows by a token.
+        sampling["KV cache, float32"] = rows * longest * (shape.kv_bytes(4) // layers * (layers + 1))
+        updating["activations, float32"] = 4 * tokens * kept
+        updating["logits, float32"] = 4 * copies * tokens * shape.vocab_size  # more with an entropy's gradient
     return (
-        Line("activations, float32", how, 4 * tokens * numbers / GIB),
-        Line(
-            f"logits, float32, {word}",
-            f"{4 * copies} x {tokens:,} tokens x {shape.vocab_size:,}",
-            4 * copies * tokens * shape.vocab_size / GIB,
-        ),
+        Memory("trainer", "trainer, while it samples", _gib(sampling), problem),
+        Memory("trainer", "trainer, while it updates", _gib(updating)),
     )
 
 
-def _batches_of(trainer: Trainer, rows: int) -> str:
-    if rows <= trainer.sampling_rows:
-        return ""
-    count = -(-rows // trainer.sampling_rows)
-    return f"a worker's {rows} answers of a step are sampled {trainer.sampling_rows} at a time, {count} times"
+def checkpoint_bytes(config: RunConfig) -> int:
+    """The bytes of a published checkpoint that was trained: EasyR1's merger writes bfloat16. Raises `SizingError`."""
+    return (2 if isinstance(config.trainer, EasyR1Settings) else 4) * shape_of(config.base_model).parameters
 
 
-def _micro_batch(trainer: Trainer, longest: int) -> str:
-    return f"a micro batch of {trainer.micro_batch} x {longest:,} tokens at most"
+def disk_lines(config: RunConfig) -> Lines:
+    """What the disk has to hold for a run at its fullest, the training in progress included. Raises `SizingError`."""
+    parameters, keep = shape_of(config.base_model).parameters, config.checkpoints.keep
+    # A training on labelled data publishes a checkpoint of its own only if it is a branch.
+    roles = [planned.table for planned in config.trainings if planned.table != "labelled" or config.has_branch]
+    every = config.iterations // keep if isinstance(keep, int) else 0
+    iterations = config.iterations if keep == "all" else min(config.iterations, every + _BEST_KEPT + 2)
+    lines = {
+        "checkpoints": checkpoint_bytes(config) * (1 + len(roles) * iterations),
+        "the training at work": _STEPS_KEPT * 12 * parameters,  # weights and AdamW's moments, in float32
+    }
+    if isinstance(config, SelfTraining) and config.rounds_are_one_training:
+        lines["AdamW's moments of rounds"] = _MOMENTS_KEPT * 8 * parameters
+    return _gib({**lines, "database, texts and logs": OTHER_FILES})
 
 
-def power(value: float) -> str:
-    """4.02e9"""
-    mantissa, exponent = f"{value:.2e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def _typed(what: str, width: int) -> str:
-    return f"{what}, {'bfloat16' if width == 2 else 'float32'}"
+def _gib(lines: dict[str, float]) -> Lines:
+    return {what: size / GIB for what, size in lines.items()}

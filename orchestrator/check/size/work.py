@@ -1,142 +1,89 @@
-"""The tokens of each stage, who makes them, and the floating-point operations that they take."""
+"""The answers that each stage samples and trains on, and who makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.evaluation import OWN_PROMPTS, Protocol
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage
-from orchestrator.check.size.assumptions import Assumptions
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, is_here, load_benchmark
 
 BATCH = 128  # questions: that of orchestrator.stages.context
-Holder = Literal["trainer", "solver", "challenger"]
+_BENCHMARK_QUESTIONS, _PROMPTS = 500, 8000  # where the number is not known on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Answers that one holder samples in a stage, or trains on."""
 
-    holder: Holder
-    training: bool
+    holder: str  # "trainer", or an application
     answers: int
     max_tokens: int  # of an answer
     prompts: int  # read once each when sampling: the answers of a prompt share its cache
-    why: str  # where `answers` comes from
     rounds: int = 0  # of sampling, one after the other: each lasts as long as its longest answer
-    passes: int = 0  # over the parameters, in units of a forward pass of one token; 2 FLOPs a parameter each
-
-    def tokens(self, share: float) -> int:
-        """Of the answers alone, at `share` of their limit."""
-        return round(self.answers * self.max_tokens * share)
-
-    def flops(self, parameters: int, share: float, prompt_tokens: int) -> float:
-        """2 P a token that is sampled or read; `passes` times that where the token is trained on."""
-        if self.training:
-            return 2.0 * parameters * self.passes * (self.tokens(share) + self.answers * prompt_tokens)
-        return 2.0 * parameters * (self.tokens(share) + self.prompts * prompt_tokens)
+    passes: int = 0  # over the parameters where it trains, in units of a forward pass; 0: it samples
 
 
-def work_of(config: RunConfig, stage: Stage, assumed: Assumptions) -> list[Work]:
+def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
     """What a stage samples and trains, in order; nothing where it asks no model."""
-    made = {
-        "train_challenger": _train_challenger,
-        "generate_questions": _generate,
-        "label_questions": _label,
-        "train_solver": _train_solver,
-        "train_labelled": _train_labelled,
-        "evaluate": _evaluate,
-        "evaluate_labelled": _evaluate,
-    }.get(stage)
-    return [] if made is None else list(made(config, assumed))
+    dataset, trainings = config.dataset, {planned.table: planned for planned in config.trainings}
+    match stage, config:
+        case "train_challenger", CoEvolution() if config.challenger.trained:
+            sampled, trained = _training(config, trainings["challenger"])
+            votes = sampled.answers * config.challenger.reward.votes
+            yield sampled
+            steps = config.challenger.training.steps
+            yield Work("solver", votes, dataset.sampling.max_tokens, sampled.answers, steps)
+            yield trained
+        case "generate_questions", CoEvolution():
+            limit = config.challenger.training.sampling.max_tokens
+            rounds = _rounds(config, dataset.candidates)
+            yield Work(config.application("challenger"), dataset.candidates, limit, 1, rounds)
+        case "label_questions", _:
+            count = _given(config) if isinstance(config, SelfTraining) else dataset.candidates
+            yield Work("solver", count * dataset.votes, dataset.sampling.max_tokens, count, _rounds(config, count))
+        case "train_solver", _:
+            for table in ("solver", *(() if config.has_branch else ("labelled",))):
+                if table in trainings:
+                    yield from _training(config, trainings[table])
+        case "train_labelled", _:
+            yield from _training(config, trainings["labelled"])
+        case (("evaluate" | "evaluate_labelled"), _):
+            by_protocol: dict[Protocol, list[int]] = {}
+            for name, protocol in evaluated_in(config).items():
+                by_protocol.setdefault(protocol, []).append(_questions(config, name))
+            for protocol, counts in by_protocol.items():  # the samples of a question, and one greedy answer
+                count, requests = sum(counts), (2 if protocol.samples else 1) * sum(counts)
+                rounds = sum(_rounds(config, each) for each in counts)
+                limit = protocol.sampling.max_tokens
+                yield Work("solver", count * (protocol.samples + 1), limit, requests, rounds)
 
 
-def _train_challenger(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    if not isinstance(config, CoEvolution) or not config.challenger.trained:
-        return
-    challenger, dataset = config.challenger, config.dataset
-    sampled, *trained = _training(config, next(p for p in config.trainings if p.table == "challenger"))
-    votes = challenger.reward.votes
-    yield sampled
-    yield Work(
-        "solver",
-        False,
-        sampled.answers * votes,
-        dataset.sampling.max_tokens,
-        sampled.answers,
-        f"{sampled.answers:,} questions x {votes} votes",
-        challenger.training.steps,
-    )
-    yield from trained
-
-
-def _generate(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    if not isinstance(config, CoEvolution):
-        return
-    count, limit = config.dataset.candidates, config.challenger.training.sampling.max_tokens
-    holder, why = config.application("challenger"), f"{count:,} candidates"
-    yield Work(holder, False, count, limit, 1, why, _rounds(config, count))
-
-
-def _label(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
-    dataset = config.dataset
-    count = config.dataset.candidates if isinstance(config, CoEvolution) else _given(config, assumed)
-    why = f"{count:,} questions x {dataset.votes} votes"
-    yield Work("solver", False, count * dataset.votes, dataset.sampling.max_tokens, count, why, _rounds(config, count))
-
-
-def _train_solver(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    tables = ("solver", *(() if config.has_branch else ("labelled",)))
-    for planned in config.trainings:
-        if planned.table in tables:
-            yield from _training(config, planned)
-
-
-def _train_labelled(config: RunConfig, _assumed: Assumptions) -> Iterator[Work]:
-    yield from _training(config, next(planned for planned in config.trainings if planned.table == "labelled"))
-
-
-def _evaluate(config: RunConfig, assumed: Assumptions) -> Iterator[Work]:
-    by_protocol: dict[Protocol, list[int]] = {}
-    for name, protocol in evaluated_in(config).items():
-        by_protocol.setdefault(protocol, []).append(_items(config, name, assumed))
-    for protocol, counts in by_protocol.items():
-        count, samples, limit = sum(counts), protocol.samples, protocol.sampling.max_tokens
-        why = f"{count:,} questions x " + (f"({samples} samples + 1 greedy)" if samples else "1 greedy")
-        rounds, requests = sum(_rounds(config, count) for count in counts), (2 if samples else 1) * count
-        yield Work("solver", False, count * (samples + 1), limit, requests, why, rounds)
-
-
-def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, ...]:
+def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
     """Sampling by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
     policy's log-probabilities one each.
 
     The embedded trainer needs the latter with several mini-batches only. With checkpointed activations its forward
     pass is made twice, and it samples no more than `sampling_rows` at once, so that a step has several rounds.
     """
-    training, rollouts = planned.training, planned.rollouts
+    training, rollouts, settings = planned.training, planned.rollouts, config.trainer
     prompts, limit = training.steps * training.prompts_per_step, training.sampling.max_tokens
-    settings, several = config.trainer, training.prompts_per_update not in (None, training.prompts_per_step)
-    forward, before, rounds = 1, 1 + several, training.steps
+    # EasyR1 passes all of a group through the model, those that only vote with an advantage of 0.
+    forward, before, rounds, trained = 1, 2, training.steps, rollouts
     if isinstance(settings, LocalSettings):
+        forward += settings.checkpoint_activations
+        before = 1 + (training.prompts_per_update not in (None, training.prompts_per_step))
         rows = -(-training.prompts_per_step * rollouts // training.workers)
         rounds *= -(-rows // settings.sampling_rows)
-        forward += settings.checkpoint_activations
-    else:
-        before = 2
-    # EasyR1 passes all of a group through the model, those that only vote with an advantage of 0.
-    trained = trained_rollouts(rollouts, planned.objective) if isinstance(settings, LocalSettings) else rollouts
-    why = f"{training.steps} steps x {training.prompts_per_step} prompts x {rollouts} rollouts"
-    learned = why.replace(f"{rollouts} rollouts", f"{trained} rollouts")
+        trained = trained_rollouts(rollouts, planned.objective)
     passes = (forward + 2) * training.updates_per_step + before
     return (
-        Work("trainer", False, prompts * rollouts, limit, prompts, why, rounds),
-        Work("trainer", True, prompts * trained, limit, prompts, learned, passes=passes),
+        Work("trainer", prompts * rollouts, limit, prompts, rounds),
+        Work("trainer", prompts * trained, limit, prompts, passes=passes),
     )
 
 
@@ -145,16 +92,16 @@ def _rounds(config: RunConfig, questions: int) -> int:
     return -(-questions // (BATCH * config.serving.batches))
 
 
-def _items(config: RunConfig, benchmark: str, assumed: Assumptions) -> int:
+def _questions(config: RunConfig, benchmark: str) -> int:
     stopping = config.early_stopping
     if benchmark == OWN_PROMPTS and stopping is not None and isinstance(config, SelfTraining):
-        return stopping.held_out_of(_given(config, assumed))
+        return stopping.held_out_of(_given(config))
     if is_here(benchmark):
         return len(load_benchmark(benchmark))
-    return definition_of(benchmark).questions or assumed.benchmark_items
+    return definition_of(benchmark).questions or _BENCHMARK_QUESTIONS
 
 
-def _given(config: SelfTraining, assumed: Assumptions) -> int:
+def _given(config: SelfTraining) -> int:
     if config.test_time:
-        return _items(config, config.evaluation.benchmark, assumed)
-    return config.prompts.limit or assumed.given_prompts
+        return _questions(config, config.evaluation.benchmark)
+    return config.prompts.limit or _PROMPTS

@@ -1,1 +1,1 @@
-"""`coevo smoke`: the whole path of a preset in minutes, on the machine and with the model that it will run with."""
+"""`coevo check PRESET --run`: a preset's whole path in minutes, on the machine and with the model that it will have."""

@@ -23,16 +23,16 @@ import psutil
 
 from core.errors import CoevoError
 from core.settings.parsing import load_config
+from orchestrator.check.needs import gpu_memory_used
+from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import refuse_unready
-from orchestrator.check.size.assumptions import GIB
+from orchestrator.check.size.memory import GIB
 from orchestrator.check.smoke import canary
 from orchestrator.check.smoke.settings import Files, questions_of, smaller
-from orchestrator.check.start import preset_path
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
 from orchestrator.installation.ports import ANY_FREE
-from orchestrator.runs import status_of, stored_config
 from orchestrator.serving.checkpoints import serve_checkpoints
 from storage import queries
 from storage.session import Store, open_store
@@ -93,7 +93,7 @@ class _Peaks:
 
     def note(self, stage: tuple[int, str]) -> None:
         self.memory[stage] = max(self.memory.get(stage, 0.0), psutil.virtual_memory().used / GIB)
-        if (used := fullest_gpu_gib()) is not None:
+        if (used := gpu_memory_used()) is not None:
             self.gpu[stage] = max(self.gpu.get(stage, 0.0), used)
 
 
@@ -175,7 +175,8 @@ def _run(
     stages = _figures(store, peaks)
     if process.returncode:
         return log.read_text(errors="replace")[-_TAIL:].strip(), stages
-    status = status_of(store, _RUN)
+    with store.read() as session:
+        status = queries.runs.get_run(session, _RUN).status
     return None if status == "done" else f"the run ended as {status}", stages
 
 
@@ -227,21 +228,11 @@ def _canary(store: Store, services: Services, questions: list[str]) -> tuple[can
 
     Raises `CanaryError`, `ServeError`.
     """
-    config = stored_config(store, _RUN)
     with store.read() as session:
+        config = queries.runs.config_of_run(session, _RUN)
         base, *_, solver = queries.checkpoints.solvers_of(session, _RUN)
     application = config.application("solver")
     serve_checkpoints(services, {application: solver}, config.serving)
     chats = [config.solver.template.messages(question) for question in questions]
     replies = canary.ask(services, application, solver, chats)
     return canary.compare(Path(solver.path), replies), canary.compare(Path(base.path), replies)
-
-
-def fullest_gpu_gib() -> float | None:
-    """The memory in use on this machine's fullest GPU, in GiB, by nvidia-smi; None without one."""
-    if (program := shutil.which("nvidia-smi")) is None:
-        return None
-    command = [program, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    used = [int(line) for line in answer.stdout.split() if line.isdigit()]
-    return max(used) / 1024 if used else None

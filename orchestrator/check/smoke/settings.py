@@ -58,7 +58,7 @@ class Files:
         # The run asks a benchmark once, in its own way, so this suite adds no question.
         suite = (
             'title = "smoke"',
-            'source = "coevo smoke"',
+            'source = "coevo check --run"',
             "sampling = {}",
             f"benchmarks = {{{json.dumps(self.benchmark)} = 1}}",
         )
