@@ -11,7 +11,6 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ def run(shape: str, device: str = "cuda", tokens: int = _TOKENS) -> dict[str, An
 def random_model(folder: Path, shape: str, device: str) -> Path:
     """Random weights in bfloat16, with the tiny base's tokenizer, which knows only the first of the tokens."""
     torch.manual_seed(0)
-    settings = asdict(PUBLISHED[shape])
+    settings = PUBLISHED[shape].model_dump()
     del settings["normed_heads"]
     with torch.device(device):
         model: Any = Qwen3ForCausalLM(Qwen3Config(**settings, eos_token_id=2, pad_token_id=0))

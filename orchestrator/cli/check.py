@@ -16,7 +16,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
+from core.settings.parsing import ConfigError
 from core.statistics.remaining import Remaining
+from core.unicode import without_commands
 from orchestrator.check.answers import Answers, answers_for, as_json
 from orchestrator.check.machine.examine import OF_MACHINE, Result, examine
 from orchestrator.check.machine.result import Status, Subject
@@ -87,6 +89,8 @@ def check(
         if presets:
             _list_presets(as_json_)
             return
+        if preset is None and run:
+            raise ConfigError("--run: expected a preset, got none")
         if preset is None:
             failed = _check_machine(as_json_)
         elif run:
@@ -155,7 +159,7 @@ def _show(answers: Answers) -> None:
         if result.status in ("fault", "warning"):
             rows.append((result.status, "; ".join(filter(None, (f"{result.name}: {result.detail}", result.remedy)))))
     for title, text in sorted(rows, key=lambda row: row[0]):
-        first, *others = textwrap.wrap(printable(text, _LONGEST), _WIDTH, initial_indent=f"{title}: ", **_HANGING)
+        first, *others = _wrapped(without_commands(text), f"{title}: ")
         typer.secho(first[: len(title) + 2], fg="red" if title == "fault" else "yellow", bold=True, nl=False)
         typer.echo("\n".join([first[len(title) + 2 :], *others]))
     can = "cannot start" if answers.count_of_faults else "can start"
@@ -163,7 +167,8 @@ def _show(answers: Answers) -> None:
     print(f"run {answers.run} {can}: faults {counts['fault']}, warnings {counts['warning']}")
 
 
-_HANGING = {"subsequent_indent": "  ", "break_on_hyphens": False, "break_long_words": False}
+def _wrapped(text: str, beginning: str = "") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=beginning, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _what(preset: Described) -> Iterator[str]:
@@ -171,7 +176,7 @@ def _what(preset: Described) -> Iterator[str]:
     lines = [f"{preset.name}: {preset.about}"]
     lines.append(f"{preset.kind} with {preset.method}, {preset.iterations} iterations of {preset.base_model}{papers}")
     for line in lines:
-        yield from textwrap.wrap(line, _WIDTH, **_HANGING)
+        yield from _wrapped(line)
 
 
 def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
@@ -180,7 +185,8 @@ def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
         yield f"It needs no GPU, and up to {disk:.1f} GiB of disk."
     else:
         fits = "by arithmetic it does not fit" if found.problems else "it fits, by arithmetic"
-        yield f"It needs {found.gpus} GPUs of {found.gpu_memory:g} GiB ({fits}), and up to {disk:,.0f} GiB of disk."
+        cards = f"{found.gpus} GPU{'s' * (found.gpus > 1)} of {found.gpu_memory:.0f} GiB"
+        yield from _wrapped(f"It needs {cards} ({fits}), and up to {disk:,.0f} GiB of disk.")
         yield f"{'an iteration':<19}{'GPUs':<30}{'GiB':>6}{'M tokens':>14}{'hours':>11}"
         for stage in (row for row in found.stages if row.gpus):
             holders = ", ".join(f"{holder} {_numbers(gpus)}" for holder, gpus in stage.gpus.items())
@@ -190,11 +196,11 @@ def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
         money = f", {_range((run[0] * found.gpus * rate, run[1] * found.gpus * rate))} of money" if rate else ""
         yield f"The run takes {_range(run)} hours by assumed speeds (typical to most){money}."
         if found.problems:
-            yield from textwrap.wrap(f"It would take less memory with {'; '.join(advice(found))}.", _WIDTH, **_HANGING)
+            yield from _wrapped(f"It would take less memory with {'; '.join(advice(found))}.")
     if answers.measured is not None:
         took = range_text(Remaining(*(3600 * hours for hours in answers.measured.run_hours)))
         runs = ", ".join(answers.measured.runs)
-        yield from textwrap.wrap(f"As {runs} went here, the run takes {took}.", _WIDTH, **_HANGING)
+        yield from _wrapped(f"As {runs} went here, the run takes {took}.")
 
 
 def _range(interval: Range) -> str:

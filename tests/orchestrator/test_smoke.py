@@ -1,4 +1,4 @@
-"""`coevo smoke`: little work with every preset's own trainer, and a canary that tells other weights from the served."""
+"""`coevo check --run`: little work with every preset's own trainer, and a canary that tells other weights."""
 
 from __future__ import annotations
 
@@ -132,21 +132,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def test_a_run_that_cannot_begin_is_refused_before_anything_is_made(home: Home) -> None:
-    result = CliRunner().invoke(app, ["smoke", "demo", "--set", "base_model=none"])
+    result = CliRunner().invoke(app, ["check", "demo", "--run", "--set", "base_model=none"])
     assert result.exit_code == 1
     assert "base_model: expected a folder" in result.stderr
     assert not home.path.exists()
     home.path.mkdir()
     me = os.getpid()
     home.save_services(Services("a", "b", "c", "d", "secret", {me: ("ray", processes.started(me))}))
-    result = CliRunner().invoke(app, ["smoke", "demo"])
+    result = CliRunner().invoke(app, ["check", "demo", "--run"])
     assert result.exit_code == 1
     assert "`coevo down` stops them" in result.stderr
 
 
 @pytest.mark.live
 def test_the_demo_passes_and_leaves_nothing_behind(home: Home) -> None:
-    result = subprocess.run([COEVO, "smoke", "demo", "--json"], capture_output=True, text=True, check=False)
+    result = subprocess.run([COEVO, "check", "demo", "--run", "--json"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     smoke = json.loads(result.stdout)
     assert (smoke["passed"], smoke["error"]) == (True, None)

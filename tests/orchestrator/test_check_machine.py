@@ -1,4 +1,4 @@
-"""`coevo doctor` finds faults that are planted on this machine, and says how to mend each."""
+"""`coevo check` finds faults that are planted on this machine, and says how to mend each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ from sqlalchemy import create_engine, text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from core.settings.config import CoEvolution, Retention
 from core.settings.parsing import load_config
-from orchestrator.check.machine import examine as examining
-from orchestrator.check.machine.examine import CHECKS, Result, examine
+from orchestrator.check.machine.examine import OF_MACHINE, OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
-from orchestrator.check.size.disk import OTHER_FILES, checkpoint_bytes, disk_bytes
-from orchestrator.check.size.shapes import shape_of
+from orchestrator.check.presets import preset_path
 from orchestrator.cli import app
+from orchestrator.cli import check as command
 from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import Ports, free_port
-from orchestrator.runs import preset_path
 from storage.session import Store
 
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
@@ -44,19 +41,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home(tmp_path / "home")
 
 
-def results_of(name: str, subject: Subject) -> list[Result]:
-    return list(examine(subject, [known_check for known_check in CHECKS if known_check[0] == name]))
-
-
 def check(name: str, subject: Subject) -> Result:
-    """The result of a check that has one."""
-    [result] = results_of(name, subject)
+    """The result of one check: that of a preset, if it has settings."""
+    checks = OF_MACHINE if subject.config is None else OF_PRESET
+    [result] = examine(subject, [known_check for known_check in checks if known_check[0] == name])
     return result
 
 
 def of_preset(home: Home, preset: str = "demo", **overrides: object) -> Subject:
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return Subject(home, preset, load_config(preset_path(preset), named), FREE)
+    return Subject(home, load_config(preset_path(preset), named), FREE)
 
 
 def assert_fault(result: Result, *parts: str) -> None:
@@ -69,11 +63,11 @@ def assert_fault(result: Result, *parts: str) -> None:
 
 def test_a_good_machine_has_no_fault(home: Home, sqlite: Store) -> None:
     del sqlite  # it is in the folder above the home: the home has none yet
-    results = list(examine(of_preset(home)))
-    assert [result.name for result in results] == [name for name, *_ in CHECKS]
+    results = [*examine(Subject(home, ports=FREE), OF_MACHINE), *examine(of_preset(home), OF_PRESET)]
+    assert [result.name for result in results] == [name for name, *_ in (*OF_MACHINE, *OF_PRESET)]
     assert [result for result in results if result.status == "fault"] == []
     by_name = {result.name: result for result in results}
-    for name in ("Python", "home", "disk", "ports", "database", "all-reduce", "settings", "base model"):
+    for name in ("Python", "home", "disk", "ports", "database", "all-reduce"):
         assert by_name[name].status == "ok", by_name[name]
 
 
@@ -115,18 +109,9 @@ def test_a_small_disk_is_compared_with_the_checkpoints_of_the_preset(home: Home)
     # 3 iterations of two roles and the base model in float32, three step folders with AdamW's moments, and 2 GiB.
     parameters = 4_022_468_096
     needed = (7 * 4 + 3 * 12) * parameters / 2**30 + 2
-    result = check("disk", Subject(home, subject.preset, subject.config, free=lambda _: 200 * 2**30))
+    result = check("disk", Subject(home, subject.config, free=lambda _: 200 * 2**30))
     assert_fault(result, "200.0 GiB free", f"up to {needed:.1f} GiB", "free space")
     assert check("disk", Subject(home, free=lambda _: 200 * 2**30)).status == "ok"
-
-
-@pytest.mark.parametrize(("keep", "iterations"), [("all", 40), ("best_and_last", 5), (10, 9)])
-def test_the_disk_need_only_have_room_for_the_checkpoints_that_a_run_keeps(keep: str | int, iterations: int) -> None:
-    """Up to three iterations are a best one, one is the last, and one is at work."""
-    config = CoEvolution(iterations=40, checkpoints=Retention.model_validate({"keep": keep}))
-    work = 3 * 12 * shape_of("micro")[0].parameters
-    needed = (1 + 2 * iterations) * checkpoint_bytes(config) + work + OTHER_FILES
-    assert disk_bytes(config) == pytest.approx(needed)
 
 
 def test_the_address_of_a_ray_that_is_gone_is_to_be_unset(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,38 +249,12 @@ def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:
     assert_fault(result, r"http://127\.0\.0\.1:1/v1: chat/completions: .*[Cc]onnect")
 
 
-def test_a_key_that_is_not_set_is_named(home: Home) -> None:
-    judge = {"url": "http://127.0.0.1:1/v1", "model": "judge", "key_variable": "NO_SUCH_KEY"}
-    assert_fault(
-        check("settings", of_preset(home, audit={"oracle": "judge", "judge": judge})), "NO_SUCH_KEY is not set"
-    )
-
-
-def test_each_fault_of_the_settings_and_each_warning_of_check_has_a_line_of_its_own(home: Home) -> None:
-    subject = of_preset(home, base_model="none", evaluation__benchmark="none.jsonl")
-    rows = results_of("settings", subject)
-    assert [(row.status, row.detail.partition(":")[0]) for row in rows] == [
-        ("fault", "base_model"), ("fault", "evaluation.benchmark"),
-    ]  # fmt: skip
-    assert "FOLDER" in str(rows[0].remedy)
-    [doubt] = [row for row in results_of("settings", of_preset(home, "rzero-qwen3-4b")) if row.status == "warning"]
-    assert doubt.detail == "audit.oracle: none is set, so the chart of label accuracy stays empty"
-
-
-def test_batches_and_heads_that_cannot_be_divided_are_named(home: Home) -> None:
-    preset = of_preset(home, "rzero-qwen3-4b", trainer__gpus_per_node=7)
-    details = [result.detail for result in results_of("settings", preset)]
-    assert any(detail.startswith("trainer.gpus_per_node: expected a divisor of 512, got 7") for detail in details)
-    preset = of_preset(home, "rzero-qwen3-4b", trainer__tensor_parallel=3)
-    assert_fault(
-        check("GPUs needed", preset), "trainer.tensor_parallel: expected a divisor of the model's 32 .*, got 3"
-    )
-
-
 def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(home: Home, tmp_path: Path) -> None:
     def preset(source: Path) -> Subject:
         return of_preset(home, "rzero-single-gpu", trainer__source=str(source), trainer__python=sys.executable)
 
+    assert check("EasyR1", preset(tmp_path)).status == "-"  # `coevo check` warns of it
+    (tmp_path / "verl").mkdir()
     assert_fault(check("EasyR1", preset(tmp_path)), "trainer.source: expected a checkout of EasyR1", "docs/easyr1.md")
     assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/easyr1.md")
 
@@ -303,16 +262,17 @@ def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(ho
 def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = [known_check for known_check in CHECKS if known_check[0] in ("home", "Ray's address", "settings")]
-    monkeypatch.setattr(examining, "CHECKS", quick)
+    del home
+    quick = [known_check for known_check in OF_MACHINE if known_check[0] in ("home", "Ray's address", "vLLM")]
+    monkeypatch.setattr(command, "OF_MACHINE", quick)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    result = CliRunner().invoke(app, ["doctor", "demo", "--set", "base_model=none"])
+    result = CliRunner().invoke(app, ["check"])
     assert result.exit_code == 1
     assert "fault   Ray's address" in result.stdout
     assert "-> unset RAY_ADDRESS" in result.stdout
-    assert "faults: 2, warnings: 0" in result.stdout
-    printed = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
-    assert [row["status"] for row in printed["checks"]] == ["ok", "fault", "-"]
+    assert "faults: 1, warnings: 0" in result.stdout
+    printed = json.loads(CliRunner().invoke(app, ["check", "--json"]).stdout)
+    assert [row["status"] for row in printed["checks"]][:2] == ["ok", "fault"]
     assert (printed["faults"], printed["warnings"]) == (1, 0)
     monkeypatch.delenv("RAY_ADDRESS")
-    assert CliRunner().invoke(app, ["doctor"]).exit_code == 0
+    assert CliRunner().invoke(app, ["check"]).exit_code == 0

@@ -1,4 +1,4 @@
-"""How `coevo doctor` makes its checks: each ends at its deadline, and all of them at a Ctrl-C."""
+"""How `coevo check` makes its checks: each ends at its deadline, and all of them at a Ctrl-C."""
 
 from __future__ import annotations
 

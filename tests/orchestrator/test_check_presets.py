@@ -1,4 +1,4 @@
-"""`coevo presets`, and the judge that presets for GPUs have ready."""
+"""The list of presets, what each needs, and the judge that presets for GPUs have ready."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from core.settings.audit import Audit
 from core.settings.parsing import load_config
 from core.types import TINY_BASES
 from orchestrator.check.needs import lacks_a_judge
-from orchestrator.check.presets import describe, describe_all, details_of
+from orchestrator.check.presets import describe, details_of, preset_names
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
 from services.api.app import PREFIX, create_app
 from services.api.routes.presets import DescribePreset
+from services.api.schemas import PresetDetails
 from storage.session import Store
 
 JUDGED = [path.stem for path in sorted(PRESETS.glob("*.toml")) if lacks_a_judge(load_config(path))]
@@ -33,50 +34,38 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def coevo(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["presets", *arguments])
+    done = CliRunner().invoke(app, ["check", *arguments])
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-@pytest.mark.parametrize("preset", describe_all(), ids=lambda preset: preset.name)
-def test_the_first_line_of_a_preset_s_comment_is_a_sentence(preset: object) -> None:
-    about = getattr(preset, "about", "")
-    assert about.endswith("."), about
-
-
-def test_the_list_has_every_preset_with_its_cost_and_what_is_missing() -> None:
-    rows = [json.loads(line) for line in coevo("--json").splitlines()]
-    assert [row["name"] for row in rows] == sorted(path.stem for path in PRESETS.glob("*.toml"))
+def test_the_list_has_every_preset_with_its_cost_and_what_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.loads(line) for line in coevo("--presets", "--json").splitlines()]
+    assert [row["name"] for row in rows] == preset_names() == sorted(path.stem for path in PRESETS.glob("*.toml"))
     for row in rows:
         tiny = row["base_model"] in TINY_BASES
         assert (row["hours"] is None, row["gpus"] == 0) == (tiny, tiny)
         assert tiny or [need["here"] for need in row["needs"] if need["kind"] == "model"] == [False]
-    plan = json.loads(CliRunner().invoke(app, ["plan", "rzero-qwen3-4b", "--json"]).stdout)
-    [row] = [row for row in rows if row["name"] == "rzero-qwen3-4b"]
-    assert (row["gpus"], row["hours"], row["arxiv"]) == (plan["gpus"], plan["run_hours"], ["2508.05004"])
-
-
-def test_the_table_has_a_line_for_each_preset_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+        assert row["about"].endswith("."), row["about"]
     monkeypatch.delenv("COLUMNS", raising=False)
-    lines = coevo().splitlines()
-    for path in PRESETS.glob("*.toml"):
-        [line] = [line for line in lines if line.split()[:1] == [path.stem]]
-        assert describe(path.stem).about in line
+    lines = coevo("--presets").splitlines()
+    for row in rows:
+        [line] = [line for line in lines if line.split()[:1] == [row["name"]]]
+        assert row["about"] in line
     assert not re.search("\x1b", "".join(lines))
 
 
-def test_one_preset_is_shown_with_what_to_put_where(folder: Path) -> None:
-    shown = coevo("poly_epo")
-    assert "put a JSONL or Parquet file with 'problem' and 'answer' as columns there" in shown
-    assert "beyond_aime (evaluation) - missing: it is fetched from ByteDance-Seed/BeyondAIME" in shown
+def test_a_preset_s_needs_say_what_to_put_where(folder: Path) -> None:
+    def needs() -> dict[str, tuple[bool | None, str | None]]:
+        return {need.what: (need.here, need.remedy) for need in describe("poly_epo").needs}
+
+    assert "with 'problem' and 'answer' as columns" in str(needs()["prompts/polaris.parquet"][1])
+    assert "it is fetched from ByteDance-Seed/BeyondAIME" in str(needs()["beyond_aime"][1])
     (folder / "prompts").mkdir()
     (folder / "prompts" / "polaris.parquet").touch()
-    assert "prompts/polaris.parquet (prompts.file) - here" in coevo("poly_epo")
-
-
-def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
-    done = CliRunner().invoke(app, ["presets", "polyepo"])
-    assert (done.exit_code, "(did you mean poly_epo?)" in done.stderr) == (1, True)
+    assert needs()["prompts/polaris.parquet"] == (True, None)
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -104,5 +93,5 @@ def test_the_api_says_what_presets_need_if_it_can_know(sqlite: Store, tmp_path: 
 
     assert presets()["demo"]["details"] is None
     row = presets(describe_preset=details_of)["rzero-single-gpu"]
-    assert row["details"] == details_of("rzero-single-gpu").model_dump(mode="json")
+    assert row["details"] == PresetDetails.model_validate(details_of("rzero-single-gpu")).model_dump(mode="json")
     assert row["about"] == describe("rzero-single-gpu").about
