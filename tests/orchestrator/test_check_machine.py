@@ -246,7 +246,8 @@ def test_a_chat_template_that_renders_no_chat_is_named(home: Home, model: Path) 
 def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:
     judge = {"url": "http://127.0.0.1:1/v1", "model": "judge"}
     result = check("external services", of_preset(home, audit={"oracle": "judge", "judge": judge}))
-    assert_fault(result, r"http://127\.0\.0\.1:1/v1: chat/completions: .*[Cc]onnect")
+    assert result.status == "warning"  # the run can start
+    assert re.search(r"http://127\.0\.0\.1:1/v1: chat/completions: .*[Cc]onnect", result.detail)
 
 
 def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(home: Home, tmp_path: Path) -> None:

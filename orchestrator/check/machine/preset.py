@@ -15,6 +15,7 @@ from core.settings.trainers import EasyR1Settings
 from orchestrator.check.machine.devices import run
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.installation.home import ROOT
+from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
 from services.inference.external_chats import ask_chat
 from trainers.easyr1.fit import checkout_problem
@@ -30,7 +31,10 @@ def check_external(subject: Subject) -> Finding:
         return skipped("the preset asks no external service")
     for service, is_embedder in asked:
         patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
-        asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+        try:
+            asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+        except InferenceError as error:  # a run can start without it
+            return Finding("warning", str(error), "start it before the run asks it")
     return ok(f"{', '.join(service.url for service, _ in asked)} answered")
 
 
