@@ -21,8 +21,7 @@ from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, e
 from orchestrator.serving.applications import INSTALL_VLLM
 from trainers.micro.bases import BASES
 
-NO_JUDGE = "the chart of label accuracy stays empty"
-ADD_A_JUDGE = (
+_ADD_A_JUDGE = (
     "add --set audit.oracle=judge --set audit.judge.url=URL --set audit.judge.model=MODEL, or fill in [audit.judge] in "
     "the preset (docs/judge.md)"
 )
@@ -47,11 +46,42 @@ def base_model(config: RunConfig) -> Path:
 
 
 def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
-    """What a run needs, in the order in which one provides it. Its plan has so many `gpus`, and `vllm` as an engine or
-    not. Raises `BenchmarkError`: the run's suite or benchmarks are not known.
+    """What a run needs, in the order in which one provides it: so many `gpus`, and `vllm` as an engine or not.
+
+    Raises `BenchmarkError`: the run's suite or benchmarks are not known.
     """
-    needs = [*_model(config), *prompt_needs(config), *_benchmarks(config), *_gpus(gpus), *_software(config, vllm)]
-    return [*needs, *_judge(config), *_services(config)]
+    needs = list[Need]()
+    if config.base_model not in TINY_BASES:
+        here = (base_model(config) / "config.json").is_file()
+        needs.append(Need("model", "base_model", config.base_model, here, None if here else MODEL_REMEDY))
+    needs += prompt_needs(config)
+    for name in evaluated_in(config):  # whose questions are fetched or read from a file
+        if name != OWN_PROMPTS and not name.startswith(tuple(TINY_BASES)):
+            hub, here, file = definition_of(name).hub, is_here(name), f"a file {expected_file(name)}"
+            remedy = (
+                f"it is fetched from {hub.dataset} on the Hugging Face hub; or put {file}" if hub else f"put {file}"
+            )
+            needs.append(Need("benchmark", "evaluation", name, here, None if here else remedy))
+    if gpus:
+        known, count = "COEVO_RAY_ADDRESS" not in os.environ, gpus_here()  # Ray may run elsewhere, with other GPUs
+        lacking = f"this machine has {count}" if known and count < gpus else None
+        needs.append(Need("GPUs", "trainer", f"{gpus}", count >= gpus if known else None, lacking))
+    if vllm:
+        here = find_spec("vllm") is not None
+        needs.append(Need("package", "serving.applications", "vLLM", here, None if here else INSTALL_VLLM))
+    if isinstance(config.trainer, EasyR1Settings):
+        source = Path(config.trainer.source)
+        here = (source / "verl").is_dir()
+        remedy = "clone EasyR1 there (docs/easyr1.md), or add --set trainer.source=FOLDER"
+        needs.append(Need("trainer", "trainer.source", f"EasyR1 in {source}", here, None if here else remedy))
+    if config.audit.judge is not None:
+        needs.append(Need("judge", "audit.judge", config.audit.judge.model, _has_key(config.audit.judge)))
+    elif lacks_a_judge(config):
+        nobody = "none is set, so the chart of label accuracy stays empty"
+        needs.append(Need("judge", "audit.oracle", nobody, False, _ADD_A_JUDGE))
+    for service in config.solver.signals.services(config.solver.reward):
+        needs.append(Need("service", "solver.signals", service.model, _has_key(service)))
+    return needs
 
 
 def services_of(config: RunConfig) -> list[Service]:
@@ -88,13 +118,6 @@ def _nvidia_smi(what: str) -> list[float]:
     return [int(line) / 1024 for line in answer.stdout.split() if line.isdigit()]
 
 
-def _model(config: RunConfig) -> Iterator[Need]:
-    if config.base_model in TINY_BASES:
-        return
-    here = (base_model(config) / "config.json").is_file()
-    yield Need("model", "base_model", config.base_model, here, None if here else MODEL_REMEDY)
-
-
 def prompt_needs(config: RunConfig) -> Iterator[Need]:
     """The files of the run's prompt sets."""
     for setting, prompts in zip(prompt_settings(config), config.prompt_sets, strict=True):
@@ -113,50 +136,6 @@ def prompt_settings(config: RunConfig) -> list[str]:
     """The settings that name the files of `config.prompt_sets`, in the same order."""
     table = "prompts" if config.kind == "self_train" else "labelled"
     return [f"{table}.file" for _ in config.prompt_sets]
-
-
-def _benchmarks(config: RunConfig) -> Iterator[Need]:
-    """The benchmarks whose questions are fetched or read from a file."""
-    for name in evaluated_in(config):
-        if name == OWN_PROMPTS or name.startswith(tuple(TINY_BASES)):
-            continue
-        hub, here = definition_of(name).hub, is_here(name)
-        file = f"a file {expected_file(name)}"
-        remedy = f"it is fetched from {hub.dataset} on the Hugging Face hub; or put {file}" if hub else f"put {file}"
-        yield Need("benchmark", "evaluation", name, here, None if here else remedy)
-
-
-def _gpus(gpus: int) -> Iterator[Need]:
-    if gpus:
-        # Ray may run elsewhere, with GPUs that this machine does not have.
-        there = "COEVO_RAY_ADDRESS" in os.environ
-        here, known = gpus_here(), not there
-        remedy = f"this machine has {here}" if known and here < gpus else None
-        yield Need("GPUs", "trainer", f"{gpus}", here >= gpus if known else None, remedy)
-
-
-def _software(config: RunConfig, vllm: bool) -> Iterator[Need]:
-    if vllm:
-        here = find_spec("vllm") is not None
-        yield Need("package", "serving.applications", "vLLM", here, None if here else INSTALL_VLLM)
-    if isinstance(config.trainer, EasyR1Settings):
-        source = Path(config.trainer.source)
-        here = (source / "verl").is_dir()
-        remedy = "clone EasyR1 there (docs/easyr1.md), or add --set trainer.source=FOLDER"
-        yield Need("trainer", "trainer.source", f"EasyR1 in {source}", here, None if here else remedy)
-
-
-def _judge(config: RunConfig) -> Iterator[Need]:
-    """The judge, or that there is none although no program can grade the questions."""
-    if config.audit.judge is not None:
-        yield Need("judge", "audit.judge", config.audit.judge.model, _has_key(config.audit.judge))
-    elif lacks_a_judge(config):
-        yield Need("judge", "audit.oracle", f"none is set, so {NO_JUDGE}", False, ADD_A_JUDGE)
-
-
-def _services(config: RunConfig) -> Iterator[Need]:
-    for service in config.solver.signals.services(config.solver.reward):
-        yield Need("service", "solver.signals", service.model, _has_key(service))
 
 
 def _has_key(service: Service) -> bool | None:

@@ -19,8 +19,8 @@ from core.settings.parsing import ConfigError
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
+from orchestrator.check.layout import undivided
 from orchestrator.check.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
-from orchestrator.check.size.layout import undivided
 from orchestrator.check.size.shapes import SizingError, shape_of
 from orchestrator.installation.home import NotUp, home
 from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite

@@ -87,7 +87,14 @@ def startable(
         remedy = f"in Prefect, start it with the deployment {DEPLOYMENTS[config.kind]}"
         faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}", remedy))
     if row is not None:
-        faults += _unlike(row, config)
+        try:
+            queries.runs.refuse_other_settings(row, config)
+        except StoreError as error:
+            faults.append(Fault("name", str(error)))
+        reason = why_no_longer(config, row.status)
+        if config.iterations > row.iterations and reason is not None:
+            got, expected = f"{config.iterations}", f"at most {row.iterations}"
+            faults.append(Fault("iterations", got, expected, f"{reason}, so run {row.name} cannot go on for longer"))
         # Without a preset, an override may be the number that was asked for. A preset's own number asks for nothing.
         asked = iterations if preset else config.iterations
         if asked > 0 and (problem := queries.runs.too_few_iterations(row, asked)) is not None:
@@ -101,13 +108,24 @@ def _requested(
 ) -> tuple[RunConfig | None, list[Fault]]:
     """The settings that a preset and the overrides give, None if they cannot be read, and the faults that need neither
     a store nor a look at this machine to be seen."""
-    faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
+    faults = _wrong_iterations(iterations)
+    try:
+        queries.runs.refuse_name(run)
+    except StoreError as error:
+        faults.insert(0, Fault.of("name", str(error).removeprefix("run name: ")))
     length = length_of(iterations)
     try:
         config, wrong = load_despite_faults(preset_path(preset), {**overrides, **length}, overrides_are)
     except ConfigError as error:
         return None, [*faults, *(error.faults or [Fault("preset", str(error).removeprefix("preset "))])]
-    return None if wrong else config, [*faults, *(_with_source(fault, preset, length) for fault in wrong)]
+    for fault in wrong:
+        if fault.setting in length:
+            faults.append(replace(fault, source=None))  # a number of iterations was no override
+        elif fault.source or fault.setting == "preset":
+            faults.append(fault)
+        else:
+            faults.append(replace(fault, source=f"preset {preset}"))
+    return None if wrong else config, faults
 
 
 # Tables of settings that are checked together. A wrong setting may cause faults of the others.
@@ -131,18 +149,11 @@ def _others(
         yield from (fault for fault in unready(config, new, fetch=fetch) if fault.table not in doubted)
 
 
-def _with_source(fault: Fault, preset: str, length: Mapping[str, int]) -> Fault:
-    """The fault of a preset's file with the file as its source. A number of iterations was no override."""
-    if fault.setting in length:
-        return replace(fault, source=None)
-    return fault if fault.source or fault.setting == "preset" else replace(fault, source=f"preset {preset}")
-
-
 def _continued(
     store: Store | None, run: str, iterations: int, overrides: Mapping[str, Any], overrides_are: str
 ) -> tuple[RunConfig | None, list[Fault]]:
     """As `_requested`, for a run that is there and is continued with its own settings, except its limits."""
-    faults, limits = [*_wrong_iterations(iterations)], queries.runs.LIMITS
+    faults, limits = _wrong_iterations(iterations), queries.runs.LIMITS
     if fixed := [name for name in overrides if name.partition(".")[0] not in limits]:
         *first, last = limits[1:]
         expected = f"only settings of {', '.join(first)} and {last}, since an existing run keeps its others"
@@ -160,28 +171,10 @@ def _continued(
     return config.model_copy(update={"iterations": max(iterations, 0) or config.iterations}), faults
 
 
-def _wrong_name(run: str) -> Iterator[Fault]:
-    try:
-        queries.runs.refuse_name(run)
-    except StoreError as error:
-        yield Fault.of("name", str(error).removeprefix("run name: "))
-
-
-def _wrong_iterations(iterations: int) -> Iterator[Fault]:
-    if iterations < 0:
-        yield Fault("iterations", f"{iterations}", "1 or more, or 0 for what the preset says")
-
-
-def _unlike(row: RunDetail, config: RunConfig) -> Iterator[Fault]:
-    """Why an existing run cannot go on with these settings."""
-    try:
-        queries.runs.refuse_other_settings(row, config)
-    except StoreError as error:
-        yield Fault("name", str(error))
-    reason = why_no_longer(config, row.status)
-    if config.iterations > row.iterations and reason is not None:
-        got, expected = f"{config.iterations}", f"at most {row.iterations}"
-        yield Fault("iterations", got, expected, f"{reason}, so run {row.name} cannot go on for longer")
+def _wrong_iterations(iterations: int) -> list[Fault]:
+    if iterations >= 0:
+        return []
+    return [Fault("iterations", f"{iterations}", "1 or more, or 0 for what the preset says")]
 
 
 def why_no_longer(config: RunConfig, status: RunStatus) -> str | None:

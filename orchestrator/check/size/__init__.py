@@ -1,4 +1,4 @@
-"""What a preset needs: GPUs by stage, memory, disk, tokens and hours. Formulas; `measured` has what runs took.
+"""What a run takes: memory, disk, tokens and hours. Formulas; `measured` has what finished runs took.
 
-`shapes`: a model's parameters. `layout`: who holds which GPU. `memory`: what lies in a GPU. `work`: the tokens.
+`shapes`: a model's parameters. `memory`: what lies in a GPU and on the disk. `work`: the answers. `estimate`: all.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from core.types import Stage
-from orchestrator.check.size.layout import TRAINING, Layout, layout_of
+from orchestrator.check.layout import TRAINING, Layout, layout_of
 from orchestrator.check.size.memory import USABLE, Memory, app_memory, trainer_memory
 from orchestrator.check.size.shapes import Shape, shape_of
 from orchestrator.check.size.work import work_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.trainers import EasyR1Settings
-from orchestrator.check.size.layout import App
+from orchestrator.check.layout import App
 from orchestrator.check.size.shapes import Shape, shape_of
 
 GIB = 1024**3
