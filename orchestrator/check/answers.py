@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.faults import Fault
-from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
 from orchestrator.check.machine.examine import OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
@@ -23,7 +22,6 @@ from orchestrator.costs import BudgetSpent, refuse_spent
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import BenchmarkError
-from storage.session import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,12 @@ def answers_for(
     config, faults = startable(store, run, preset, iterations, overrides, overrides_are=overrides_are, fetch=False)
     if config is None:
         return Answers(run, preset, faults, [], [])
-    warnings, found, of_runs, what = [*_spent(store, run, config)], None, None, None
+    warnings, found, of_runs, what = list[Fault](), None, None, None
+    try:
+        if store is not None:
+            refuse_spent(store, run, config)
+    except BudgetSpent as error:  # of an existing run, which would end at its next stage
+        warnings.append(Fault("budget", str(error)))
     if not cluster.running(home):
         warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
     try:
@@ -81,15 +84,6 @@ def answers_for(
             with store.read() as session:
                 of_runs = measured(session, preset, found)
     return Answers(run, preset, faults, warnings, [*examine(Subject(home, config), OF_PRESET)], what, found, of_runs)
-
-
-def _spent(store: Store | None, run: str, config: RunConfig) -> Iterator[Fault]:
-    """A budget that an existing run has spent, so that it would end at its next stage."""
-    try:
-        if store is not None:
-            refuse_spent(store, run, config)
-    except BudgetSpent as error:
-        yield Fault("budget", str(error))
 
 
 def as_json(answers: Answers) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from core.unicode import without_commands
 from orchestrator.check.answers import Answers, answers_for, as_json
 from orchestrator.check.machine.examine import OF_MACHINE, Result, examine
 from orchestrator.check.machine.result import Status, Subject
-from orchestrator.check.presets import Described, describe, preset_names, usual_name
+from orchestrator.check.presets import describe, preset_names, usual_name
 from orchestrator.check.size.estimate import Estimate, Range, advice
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.smoke.run import Smoke, smoke
@@ -95,7 +95,12 @@ def check(
             failed = _check_machine(as_json_)
         elif run:
             tried = smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
-            print(json.dumps(_smoke_json(tried), indent=1) if as_json_ else _smoke_text(tried))
+            if as_json_:
+                stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
+                extra = {"passed": tried.passed, "gap_limit": LARGEST_SAMPLER_GAP}
+                print(json.dumps({**asdict(tried), "stages": stages, **extra}, indent=1))
+            else:
+                print(_smoke_text(tried))
             failed = not tried.passed
         else:
             asked = name or usual_name(preset), preset, iterations or 0, overrides_of(override), SET
@@ -149,8 +154,10 @@ def _show_result(result: Result) -> None:
 
 def _show(answers: Answers) -> None:
     """One page of a terminal of 80 columns."""
-    if answers.described is not None:
-        print("\n".join(_what(answers.described)))
+    if (preset := answers.described) is not None:
+        of = f"{preset.kind} with {preset.method}, {preset.iterations} iterations of {preset.base_model}"
+        papers = f", arXiv {' and '.join(preset.arxiv)}" if preset.arxiv else ""
+        print("\n".join([*_wrapped(f"{preset.name}: {preset.about}"), *_wrapped(of + papers)]))
     if answers.estimate is not None:
         print("\n".join(_needed(answers, answers.estimate)))
     rows = [("fault", str(fault)) for fault in answers.faults]
@@ -169,14 +176,6 @@ def _show(answers: Answers) -> None:
 
 def _wrapped(text: str, beginning: str = "") -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=beginning, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _what(preset: Described) -> Iterator[str]:
-    papers = f", arXiv {' and '.join(preset.arxiv)}" if preset.arxiv else ""
-    lines = [f"{preset.name}: {preset.about}"]
-    lines.append(f"{preset.kind} with {preset.method}, {preset.iterations} iterations of {preset.base_model}{papers}")
-    for line in lines:
-        yield from _wrapped(line)
 
 
 def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
@@ -213,11 +212,6 @@ def _numbers(gpus: list[int]) -> str:
     if sorted(gpus) != [*range(first, last + 1)]:
         return ",".join(map(str, sorted(set(gpus))))
     return f"{first}-{last}" if first < last else f"{first}"
-
-
-def _smoke_json(tried: Smoke) -> dict[str, object]:
-    stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
-    return {"passed": tried.passed, **asdict(tried), "stages": stages, "gap_limit": LARGEST_SAMPLER_GAP}
 
 
 def _smoke_text(tried: Smoke) -> str:
