@@ -103,11 +103,11 @@ def run_flow(run: str, preset: str, iterations: int, overrides: Mapping[str, Any
     """
     queries.run_notes.refuse_tags(tags)
     coevo_home, parameters = home(), (run, preset, iterations, overrides)
-    store = store_of(coevo_home)
+    if (store := store_of(coevo_home)) is not None:
+        refuse_held(store, run)
     flow = check_startable(store, *parameters, overrides_are=SET).kind
     cluster.join(coevo_home)
     store = store or open_store(coevo_home.database, create=True)
-    refuse_held(store, run)
     cluster.wait_until_ready(coevo_home)
     _print_state(store, run)
     with store.write() as session:

@@ -264,16 +264,16 @@ def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del home
-    quick = [known_check for known_check in OF_MACHINE if known_check[0] in ("home", "Ray's address", "vLLM")]
+    quick = [known_check for known_check in OF_MACHINE if known_check[0] in ("home", "memory", "Ray's address")]
     monkeypatch.setattr(command, "OF_MACHINE", quick)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     result = CliRunner().invoke(app, ["check"])
     assert result.exit_code == 1
     assert "fault   Ray's address" in result.stdout
     assert "-> unset RAY_ADDRESS" in result.stdout
-    assert "faults: 1, warnings: 0" in result.stdout
+    assert "faults: 1, warnings: " in result.stdout
     printed = json.loads(CliRunner().invoke(app, ["check", "--json"]).stdout)
-    assert [row["status"] for row in printed["checks"]][:2] == ["ok", "fault"]
-    assert (printed["faults"], printed["warnings"]) == (1, 0)
+    assert [row["name"] for row in printed["checks"] if row["status"] == "fault"] == ["Ray's address"]
+    assert (printed["faults"], len(printed["checks"])) == (1, 3)
     monkeypatch.delenv("RAY_ADDRESS")
     assert CliRunner().invoke(app, ["check"]).exit_code == 0

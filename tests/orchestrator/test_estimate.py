@@ -255,10 +255,14 @@ def test_the_tiny_world_s_presets_need_no_gpu(preset: str) -> None:
     assert (plan.gpus, plan.problems, plan.memory) == (0, (), ())
 
 
+SMALLEST: dict[str, object] = {"serving__applications": "rzero-1-gpu", "trainer__gpus_per_node": 1}
+SMALLEST |= {"trainer__offload": True, "trainer__update_micro_batch": 1}
+
+
 @pytest.mark.parametrize(
     ("preset", "overrides", "stages"),
     [
-        ("rzero-qwen3-4b", {"trainer__gpus_per_node": 1, "serving__applications": "rzero-1-gpu"}, ["train_challenger"]),
+        ("rzero-qwen3-4b", SMALLEST, ["train_challenger"]),
         ("rzero", {"trainer__type": "local"}, ["train_challenger", "train_solver"]),
     ],
 )
@@ -266,7 +270,6 @@ def test_a_4b_model_does_not_fit_one_gpu_of_a_trainer(
     preset: str, overrides: dict[str, object], stages: list[str]
 ) -> None:
     plan = found(preset, **overrides)
-    assert 16 * P / GIB > 59.9  # AdamW's float32 numbers alone
     assert [problem.partition(":")[0] for problem in plan.problems if problem.startswith("train_")] == stages
     assert advice(plan)
     small = found("rzero-single-gpu")

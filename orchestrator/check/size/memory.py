@@ -61,7 +61,11 @@ def trainer_memory(
     updating = {**states, **context, "gradients, float32": 4 * share}
     if isinstance(settings, EasyR1Settings):
         engine, ranks = settings.gpu_memory_share * gpu_memory * GIB, settings.tensor_parallel
-        sampling = {**({} if settings.offload else states), **context, "vLLM, for the rollouts": engine}
+        sampling = {**context, "vLLM, for the rollouts": engine}
+        if settings.offload:  # to the machine's memory: all while it samples, the reference always
+            del updating["reference, float32"]
+        else:
+            sampling |= states
         tokens = settings.update_micro_batch * longest
         updating["gathered, bfloat16"] = 4 * (shape.embedding + 2 * shape.layer)
         updating["activations, bfloat16"] = 2 * tokens * (layers * hidden + 8 * hidden + 4 * inside)
