@@ -41,10 +41,10 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
             yield trained
         case "generate_questions", CoEvolution():
             limit = config.challenger.training.sampling.max_tokens
-            rounds = _rounds(config, dataset.candidates)
-            yield Work(config.application("challenger"), dataset.candidates, limit, 1, rounds)
+            count = config.dataset.candidates
+            yield Work(config.application("challenger"), count, limit, 1, _rounds(config, count))
         case "label_questions", _:
-            count = _given(config) if isinstance(config, SelfTraining) else dataset.candidates
+            count = _given(config) if isinstance(config, SelfTraining) else config.dataset.candidates
             yield Work("solver", count * dataset.votes, dataset.sampling.max_tokens, count, _rounds(config, count))
         case "train_solver", _:
             for table in ("solver", *(() if config.has_branch else ("labelled",))):
