@@ -57,6 +57,7 @@ def test_only_a_run_with_a_stage_was_interrupted(
 
 MANY = """
 import os, signal, time; from orchestrator.cli import running
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 def interrupt(): os.kill(os.getpid(), signal.SIGINT)
 try:
     with running._told_how_to_go_on("night"): interrupt(); time.sleep(60)
