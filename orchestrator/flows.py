@@ -27,6 +27,9 @@ from core.faultpoints import faultpoint
 from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
 from orchestrator import artifacts, progress, run_log, runs
+from orchestrator.check.needs import services_of
+from orchestrator.check.presets import presets_of
+from orchestrator.check.start import RunError, find_run
 from orchestrator.costs import refuse_spent
 from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept
@@ -36,14 +39,12 @@ from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.installation.reachable import wait_for_ray
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
-from orchestrator.needs import services_of
 from orchestrator.plan import stages_of
 from orchestrator.stages import decision_form
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
 from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
-from orchestrator.starting import RunError, find_run, presets_of
 from services.drift.series import refresh_after
 from services.flow_runs import EXISTING
 from services.inference.keys import hide_keys

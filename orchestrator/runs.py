@@ -16,12 +16,13 @@ from core.settings.config import RunConfig
 from core.settings.parsing import read_preset
 from core.settings.trees import by_dotted_names
 from core.types import Flow, Stage
+from orchestrator.check.needs import base_model
+from orchestrator.check.presets import preset_path
+from orchestrator.check.start import RunError, check_startable, find_run, length_of, why_no_longer
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
-from orchestrator.needs import base_model
 from orchestrator.plan import plan
-from orchestrator.starting import RunError, check_startable, find_run, length_of, preset_path, why_no_longer
 from services.prefect_server import is_away
 from storage import queries
 from storage.checkpoints import publish, published_manifest

@@ -46,7 +46,7 @@ class Benchmark(Part):
 
     title: str
     source: str  # who made it, and where the file can be had
-    questions: Positive | None = None  # how many there are; `coevo plan` needs it where the file is not on this machine
+    questions: Positive | None = None  # how many there are, for `coevo check` where the file is not on this machine
     hub: Hub | None = None
     columns: Columns = Columns()
     answer_after: str | None = None  # the answer is what follows this text in its column

@@ -109,11 +109,11 @@ def api(
 
 def worker_app() -> FastAPI:
     """The application that each process of `coevo api` serves. Its settings are in environment variables."""
+    from orchestrator.check.presets import details_of
+    from orchestrator.check.refusals import refuse_as_the_api_can
     from orchestrator.installation.reachable import ray_check
     from orchestrator.plan import plan
-    from orchestrator.presets import details_of
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
-    from orchestrator.readiness import refuse_as_the_api_can
     from services.api.access.connections import Spreading
     from services.api.app import create_app
     from services.api.routes.presets import QuestionSets

@@ -1,105 +1,239 @@
-"""`coevo check`: everything that would keep a run from starting, and what would be missing from it."""
+"""`coevo check`: is this machine ready, what is a preset, what is missing for it, and what does it need?"""
 
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Column, Table
 
-from core.faults import Fault
-from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
+from core.statistics.remaining import Remaining
+from core.unicode import without_commands
+from orchestrator.check.answers import Answers, answers_for, as_json
+from orchestrator.check.machine.examine import OF_MACHINE, Result, examine
+from orchestrator.check.machine.result import Status, Subject
+from orchestrator.check.presets import describe, preset_names, usual_name
+from orchestrator.check.size.estimate import Estimate, Range, advice
+from orchestrator.check.size.memory import disk_lines
+from orchestrator.check.smoke.run import Smoke, smoke
+from orchestrator.cli.question import printable
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
     Iterations,
     LocalRunName,
     Overrides,
-    PresetName,
     clear_errors,
     overrides_of,
+    suggest_presets,
+    wide,
 )
-from orchestrator.costs import BudgetSpent, refuse_spent
-from orchestrator.installation import cluster
-from orchestrator.installation.home import Home, home
-from orchestrator.question_sets.benchmarks import BenchmarkError
-from orchestrator.readiness import doubtful
-from orchestrator.sizing import Assumptions, SizingError, calculate
-from orchestrator.starting import startable, usual_name
-from storage.errors import NotThere
-from storage.session import Store, open_store
+from orchestrator.installation.home import home
+from orchestrator.installation.ports import Ports
+from services.remaining import range_text
+from trainers.base import LARGEST_SAMPLER_GAP
+
+_COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}
+_LONGEST = 1000  # characters of a line about the machine
+_WIDTH = 80
 
 
 def check(
-    preset: PresetName,
+    preset: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a preset in deploy/runs, or path of a TOML file; without it, the machine is checked.",
+            show_default=False,
+            autocompletion=suggest_presets,
+        ),
+    ] = None,
     name: LocalRunName = None,
     iterations: Iterations = None,
     override: Overrides = None,
-    as_json: AsJson = False,
+    presets: Annotated[bool, typer.Option("--presets", help="List the presets instead.")] = False,
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option(help="Memory of one GPU, in GiB; by default of this machine's, or 80.", min=1, show_default=False),
+    ] = None,
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(help="Tokens that one GPU samples a second, as measured, for the hours.", min=1),
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Run the preset's whole path once, with little work.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="With --run: keep its files, checkpoints among them.")] = False,
+    as_json_: AsJson = False,
 ) -> None:
-    """Check whether a run of a preset could start here, and show all faults at once. Nothing is started or written.
+    """Check whether this machine is ready; or, with a preset, say what it is, what is missing here and what it needs.
 
-    The exit code is 1 if there is a fault. A warning is about something that the run can do without, or that it would
-    wait for. Benchmarks that are not here are not fetched.
+    All faults are shown at once, and nothing is started or written. The exit code is 1 if there is a fault: something
+    that keeps the services or the run from starting. A warning is about something that the run can do without, or that
+    it would wait for. Hours are by assumed speeds, unless finished runs of the preset are in the store.
+
+    --run takes minutes: it starts services of its own with a store of its own, runs each stage with the preset's model
+    and trainer, compares the log-probabilities of the served Solver with the trainer's, and removes everything. No
+    services may be up.
     """
+    if run:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its services end too
     with clear_errors():
-        coevo_home, run = home(), name or usual_name(preset)
-        store, overrides = _store(coevo_home), overrides_of(override)
-        config, faults = startable(store, run, preset, iterations or 0, overrides, overrides_are=SET, fetch=False)
-        warnings = [] if config is None else [*_spent(store, run, config), *_warnings(coevo_home, preset, config)]
-        if as_json:
-            result = {"run": run, "preset": preset, "faults": _rows(faults), "warnings": _rows(warnings)}
-            print(json.dumps(result, indent=1))
+        if presets:
+            _list_presets(as_json_)
+            return
+        if preset is None and run:
+            raise ConfigError("--run: expected a preset, got none")
+        if preset is None:
+            failed = _check_machine(as_json_)
+        elif run:
+            tried = smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
+            if as_json_:
+                stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
+                extra = {"passed": tried.passed, "gap_limit": LARGEST_SAMPLER_GAP}
+                print(json.dumps({**asdict(tried), "stages": stages, **extra}, indent=1))
+            else:
+                print(_smoke_text(tried))
+            failed = not tried.passed
         else:
-            _show(run, faults, warnings)
-    if faults:
-        raise typer.Exit(1)
+            asked = name or usual_name(preset), preset, iterations or 0, overrides_of(override), SET
+            answers = answers_for(home(), *asked, gpu_memory, tokens_per_second)
+            if as_json_:
+                print(json.dumps(as_json(answers), indent=1))
+            else:
+                _show(answers)
+            failed = answers.count_of_faults > 0
+        raise typer.Exit(1 if failed else 0)
 
 
-def _store(home: Home) -> Store | None:
-    try:
-        return open_store(home.database)
-    except NotThere:
-        return None
+def _list_presets(as_json_: bool) -> None:
+    table = Table("preset", "what it is", "kind", "GPUs", "hours", "missing here", box=SIMPLE_HEAD)
+    for preset in map(describe, preset_names()):
+        if as_json_:
+            print(json.dumps(asdict(preset)))
+        missing = ", ".join(dict.fromkeys(need.kind for need in preset.needs if need.here is False))
+        hours = "" if preset.hours is None else _range(preset.hours)
+        table.add_row(preset.name, preset.about, preset.kind, str(preset.gpus or "none"), hours, missing)
+    if not as_json_:
+        wide().print(table)
 
 
-def _spent(store: Store | None, run: str, config: RunConfig) -> Iterator[Fault]:
-    """A budget that an existing run has spent, so that it would end at its next stage."""
-    try:
-        if store is not None:
-            refuse_spent(store, run, config)
-    except BudgetSpent as error:
-        yield Fault("budget", str(error))
+def _check_machine(as_json_: bool) -> bool:
+    """Whether there is a fault. Each line is shown as soon as it is known."""
+    results, coevo_home = list[Result](), home()
+    for result in examine(Subject(coevo_home, ports=Ports().as_last_time(coevo_home)), OF_MACHINE):
+        results.append(result)
+        if not as_json_:
+            _show_result(result)
+    counts = Counter(result.status for result in results)
+    if as_json_:
+        checks = [asdict(result) for result in results]
+        print(json.dumps({"faults": counts["fault"], "warnings": counts["warning"], "checks": checks}, indent=1))
+    else:
+        print(f"faults: {counts['fault']}, warnings: {counts['warning']}")
+        print("`coevo check --presets` lists what can be run; `coevo check PRESET` says what is missing for it.")
+    return counts["fault"] > 0
 
 
-def _warnings(home: Home, preset: str, config: RunConfig) -> list[Fault]:
-    warnings = []
-    if not cluster.running(home):
-        warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
-    try:
-        plan = calculate(preset, config, Assumptions())
-        doubts = [*doubtful(config, plan.gpus)]
-    except (BenchmarkError, ConfigError, SizingError) as error:  # often a fault of the run too
-        return [*warnings, Fault("plan", f"it cannot be computed: {error}")]
-    sums = f"`coevo plan {preset}`"
-    return [
-        *warnings,
-        *doubts,
-        *(Fault("memory", f"by {sums} it does not fit: {problem}") for problem in plan.problems),
-    ]
+def _show_result(result: Result) -> None:
+    def line(text: str) -> str:
+        return printable(" ".join(text.split()), _LONGEST)
+
+    console = Console(emoji=False, highlight=False, soft_wrap=True)
+    console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{line(result.detail)}")
+    if result.remedy:
+        console.print(f"{'':<26}-> {line(result.remedy)}")
 
 
-def _rows(faults: list[Fault]) -> list[dict[str, Any]]:
-    return [{**asdict(fault), "text": str(fault)} for fault in faults]
+def _show(answers: Answers) -> None:
+    """One page of a terminal of 80 columns."""
+    if (preset := answers.described) is not None:
+        of = f"{preset.kind} with {preset.method}, {preset.iterations} iterations of {preset.base_model}"
+        papers = f", arXiv {' and '.join(preset.arxiv)}" if preset.arxiv else ""
+        print("\n".join([*_wrapped(f"{preset.name}: {preset.about}"), *_wrapped(of + papers)]))
+    if answers.estimate is not None:
+        print("\n".join(_needed(answers, answers.estimate)))
+    rows = [("fault", str(fault)) for fault in answers.faults]
+    rows += [("warning", str(fault)) for fault in answers.warnings]
+    for result in answers.results:
+        if result.status in ("fault", "warning"):
+            rows.append((result.status, "; ".join(filter(None, (f"{result.name}: {result.detail}", result.remedy)))))
+    for title, text in sorted(rows, key=lambda row: row[0]):
+        first, *others = _wrapped(without_commands(text), f"{title}: ")
+        typer.secho(first[: len(title) + 2], fg="red" if title == "fault" else "yellow", bold=True, nl=False)
+        typer.echo("\n".join([first[len(title) + 2 :], *others]))
+    can = "cannot start" if answers.count_of_faults else "can start"
+    counts = Counter(title for title, _ in rows)
+    print(f"run {answers.run} {can}: faults {counts['fault']}, warnings {counts['warning']}")
 
 
-def _show(run: str, faults: list[Fault], warnings: list[Fault]) -> None:
-    for title, rows in (("fault", faults), ("warning", warnings)):
-        for row in rows:
-            typer.secho(f"{title}: ", fg="red" if title == "fault" else "yellow", bold=True, nl=False)
-            typer.echo(str(row))
-    can = "cannot start" if faults else "can start"
-    print(f"run {run} {can}: faults {len(faults)}, warnings {len(warnings)}")
+def _wrapped(text: str, beginning: str = "") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=beginning, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
+    disk = sum(disk_lines(found.config).values())
+    if not found.gpus:
+        yield f"It needs no GPU, and up to {disk:.1f} GiB of disk."
+    else:
+        fits = "by arithmetic it does not fit" if found.problems else "it fits, by arithmetic"
+        cards = f"{found.gpus} GPU{'s' * (found.gpus > 1)} of {found.gpu_memory:.0f} GiB"
+        yield from _wrapped(f"It needs {cards} ({fits}), and up to {disk:,.0f} GiB of disk.")
+        yield f"{'an iteration':<19}{'GPUs':<30}{'GiB':>6}{'M tokens':>14}{'hours':>11}"
+        for stage in (row for row in found.stages if row.gpus):
+            holders = ", ".join(f"{holder} {_numbers(gpus)}" for holder, gpus in stage.gpus.items())
+            tokens, hours = _range(stage.million_tokens), _range(stage.hours)
+            yield f"{stage.stage:<19}{holders:<30}{stage.fullest_gib:>6.1f}{tokens:>14}{hours:>11}"
+        run, rate = found.run_hours, found.config.rates.gpu_hour
+        money = f", {_range((run[0] * found.gpus * rate, run[1] * found.gpus * rate))} of money" if rate else ""
+        yield f"The run takes {_range(run)} hours by assumed speeds (typical to most){money}."
+        if found.problems:
+            yield from _wrapped(f"It would take less memory with {'; '.join(advice(found))}.")
+    if answers.measured is not None:
+        took = range_text(Remaining(*(3600 * hours for hours in answers.measured.run_hours)))
+        runs = ", ".join(answers.measured.runs)
+        yield from _wrapped(f"As {runs} went here, the run takes {took}.")
+
+
+def _range(interval: Range) -> str:
+    return " to ".join(f"{value:.1f}" if value < 10 else f"{value:,.0f}" for value in interval)
+
+
+def _numbers(gpus: list[int]) -> str:
+    """0-3 of 0, 1, 2, 3; they are listed where one is left out."""
+    first, last = min(gpus), max(gpus)
+    if sorted(gpus) != [*range(first, last + 1)]:
+        return ",".join(map(str, sorted(set(gpus))))
+    return f"{first}-{last}" if first < last else f"{first}"
+
+
+def _smoke_text(tried: Smoke) -> str:
+    # Memory is the greatest in use while the stage ran: the machine's, and that of its fullest GPU.
+    table = Table(Column("stage", no_wrap=True), "seconds", "tokens", "tokens/s", "GiB", "GPU GiB", box=SIMPLE_HEAD)
+    for stage in tried.stages:
+        figures = (stage.seconds, stage.tokens or None, stage.tokens_per_second, stage.memory_gib, stage.gpu_memory_gib)
+        cells = (
+            "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" for value in figures
+        )
+        table.add_row(f"{stage.stage} {stage.iteration}", *cells)
+    console = Console()
+    with console.capture() as capture:
+        console.print(table)
+    lines = [capture.get().rstrip()]
+    for gap, whose in ((tried.gap, "the trainer"), (tried.gap_before, "the base model")):
+        if gap is not None:
+            lines.append(
+                f"log-probabilities of the served Solver and of {whose}: they differ by {gap.mean:.2g} nats a token on "
+                f"average, {gap.largest:.2g} at most (n = {gap.n} tokens)"
+            )
+    lines += [f"expected of the trainer's a mean of at most {LARGEST_SAMPLER_GAP:g}"] if tried.gap else []
+    lines += [tried.error] if tried.error else []
+    verdict = "passed" if tried.passed else "failed"
+    return "\n".join([*lines, f"{tried.preset}: {verdict} after {tried.seconds:.0f} s"])

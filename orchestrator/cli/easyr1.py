@@ -14,14 +14,15 @@ from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES, Checkpoint, Role
+from orchestrator.check.needs import base_model
+from orchestrator.check.presets import preset_path
+from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import SET, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.jobs import challenger_job, solver_job
-from orchestrator.needs import base_model
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
-from orchestrator.starting import RunError, preset_path
 from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 

@@ -60,4 +60,4 @@ def experiment(
 
 
 def _start(run: PlannedRun) -> None:
-    run_flow(run.config.kind, run=run.row.run, preset=run.preset, iterations=0, overrides=run.overrides)
+    run_flow(run.row.run, run.preset, 0, run.overrides)

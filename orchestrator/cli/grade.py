@@ -10,8 +10,8 @@ import typer
 
 from core.grading.grader import grade_pairs
 from core.unicode import from_json
+from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import AsJson, clear_errors
-from orchestrator.starting import RunError
 
 
 def grade(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.check.own_folder import PRESET, README, make
 from orchestrator.cli.terminal import clear_errors, suggest_presets
-from orchestrator.own_folder import PRESET, README, make
 
 
 def init(

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -14,9 +14,9 @@ import httpx
 import typer
 
 from core import logs
-from core.faults import listed
 from core.imports import collection_paused
-from core.types import Flow
+from orchestrator.check.presets import usual_name
+from orchestrator.check.start import RunError, check_startable, store_of
 from orchestrator.cli.terminal import (
     SET,
     Iterations,
@@ -32,8 +32,7 @@ from orchestrator.cli.terminal import (
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.ledger import refuse_held
-from orchestrator.runs import prepare, stored_config
-from orchestrator.starting import RunError, check_startable, requested, usual_name
+from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
 from services.prefect_server import is_away
 from services.run_states import states_of
@@ -71,13 +70,7 @@ def run(
         preset = preset or preset_option
         if preset is None:
             raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
-        parameters: dict[str, Any] = {"run": name or usual_name(preset), "preset": preset}
-        parameters["iterations"] = iterations or 0
-        parameters["overrides"] = overrides_of(override)
-        config, faults = requested(**parameters, overrides_are=SET)  # refuses before anything else is checked
-        if config is None or faults:
-            raise RunError(listed(faults))
-        run_flow(config.kind, tags=tags or (), **parameters)
+        run_flow(name or usual_name(preset), preset, iterations or 0, overrides_of(override), tags or ())
 
 
 def resume(
@@ -99,27 +92,28 @@ def resume(
     The services must be running: `coevo up` starts them.
     """
     with clear_errors():
-        config = stored_config(open_store(home().database), name)
-        run_flow(config.kind, run=name, preset="", iterations=iterations or 0, overrides=overrides_of(override))
+        run_flow(name, "", iterations or 0, overrides_of(override))
 
 
-def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
-    """Run a flow in this process. Everything that can be checked without Prefect is checked before.
+def run_flow(run: str, preset: str, iterations: int, overrides: Mapping[str, Any], tags: Collection[str] = ()) -> None:
+    """Run a run's flow in this process. Everything that can be checked without the services is checked before.
 
-    With `tags`, the run is created before the flow begins, and gets these tags.
+    `preset` is empty for a run that is continued. With `tags`, the run is created before the flow begins, and gets
+    these tags.
     """
     queries.run_notes.refuse_tags(tags)
-    coevo_home = home()
+    coevo_home, parameters = home(), (run, preset, iterations, overrides)
+    if (store := store_of(coevo_home)) is not None:
+        refuse_held(store, run)
+    flow = check_startable(store, *parameters, overrides_are=SET).kind
     cluster.join(coevo_home)
-    store = open_store(coevo_home.database, create=True)
-    refuse_held(store, parameters["run"])
-    check_startable(store, **parameters, flow=flow, overrides_are=SET)
+    store = store or open_store(coevo_home.database, create=True)
     cluster.wait_until_ready(coevo_home)
-    _print_state(store, parameters["run"])
+    _print_state(store, run)
     if tags:
-        prepare(coevo_home, store, **parameters, flow=flow)
+        prepare(coevo_home, store, *parameters, flow=flow)
         with store.write() as session:
-            queries.run_notes.annotate(session, parameters["run"], add=tags)
+            queries.run_notes.annotate(session, run, add=tags)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with collection_paused():
         from orchestrator import flows  # Prefect reads its settings when it is imported
@@ -128,12 +122,11 @@ def run_flow(flow: Flow, tags: Collection[str] = (), **parameters: Any) -> None:
     retry_connecting()  # the services answer; Prefect may be killed and started again before the flow begins
     for handler in logging.getLogger().handlers:
         handler.addFilter(_is_said_once)
-    name = parameters["run"]
-    with _told_how_to_go_on(name):
-        result = getattr(flows, flow)(**parameters)
-    print(f"run {name}: {result['status']}; its Solver is {result['solver']}; `coevo report {name}` shows it")
+    with _told_how_to_go_on(run):
+        result = getattr(flows, flow)(run=run, preset=preset, iterations=iterations, overrides=overrides)
+    print(f"run {run}: {result['status']}; its Solver is {result['solver']}; `coevo report {run}` shows it")
     with store.read() as session:
-        if (alerts := open_alerts_of(session, name)) is not None:
+        if (alerts := open_alerts_of(session, run)) is not None:
             print(alerts)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from core.settings.config import SelfTraining
+from orchestrator.check.start import why_no_longer
 from orchestrator.disk.garbage import garbage
 from orchestrator.stages.chain import Chain
-from orchestrator.starting import why_no_longer
 from orchestrator.verification.checks import Check
 from orchestrator.verification.subject import Subject
 from storage import queries

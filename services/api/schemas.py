@@ -217,8 +217,8 @@ class PresetNeed(BaseModel):
 
 
 class PresetDetails(BaseModel):
-    """What a preset is, needs and costs. `hours_typical` and `hours_maximum` are those of a whole run by the arithmetic
-    of `coevo plan`; None for the tiny world, where they are off by far."""
+    """What a preset is, needs and costs. `hours_typical` and `hours_maximum` are those of a whole run, by assumed
+    speeds; None for the tiny world, where they are off by far."""
 
     comment: str
     arxiv: list[str]  # numbers of papers

@@ -25,13 +25,13 @@ from sqlalchemy.orm import Session
 from core.faultpoints import faultpoint
 from core.types import StageKey
 from orchestrator import runs
+from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LastWrite, Result, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import plan
 from orchestrator.stages import training
 from orchestrator.stages.context import Context
-from orchestrator.starting import find_run
 from services.drift.series import refresh_after
 from storage.session import open_store
 from tests.chaos import planted_bugs, small_run

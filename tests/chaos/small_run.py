@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home
-from orchestrator.starting import find_run
 from storage.session import open_store
 from trainers.micro.world import make_benchmark
 

@@ -18,9 +18,9 @@ from ray.serve.schema import ServeDeploySchema
 
 from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
+from orchestrator.check.size.shapes import shape_of
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.serving.applications import ROLES
-from orchestrator.sizing import Assumptions, calculate
 from tests.deploy.schemas import trim_kuberay
 
 FOLDER = ROOT / "deploy" / "kuberay"
@@ -190,9 +190,9 @@ def test_the_runner_joins_the_cluster_of_the_raycluster() -> None:
 
 def test_the_runner_has_the_memory_to_merge_and_check_an_easyr1_checkpoint() -> None:
     """The merger reads all shards, 4 bytes a parameter; then the merged model is loaded, 2 bytes a parameter."""
-    presets = {file.stem: load_config(file) for file in PRESETS.glob("*.toml")}
-    by_easyr1 = {name: config for name, config in presets.items() if isinstance(config.trainer, EasyR1Settings)}
-    largest = max(calculate(name, config, Assumptions()).shape.parameters for name, config in by_easyr1.items())
+    configs = map(load_config, PRESETS.glob("*.toml"))
+    by_easyr1 = [config.base_model for config in configs if isinstance(config.trainer, EasyR1Settings)]
+    largest = max(shape_of(base_model).parameters for base_model in by_easyr1)
     spec = templates()["runner/StatefulSet"]["spec"]
     resources, volumes = spec["containers"][0]["resources"], {volume["name"]: volume for volume in spec["volumes"]}
     memory, in_shm = (

@@ -15,11 +15,11 @@ from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import trained_rollouts
 from core.types import TINY_BASES
+from orchestrator.check.refusals import untrainable
+from orchestrator.check.size.estimate import estimate
+from orchestrator.check.size.shapes import shape_of
 from orchestrator.installation.home import APPLICATIONS, PRESETS, ROOT
-from orchestrator.readiness import untrainable
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
-from orchestrator.sizing import Assumptions, calculate
-from orchestrator.sizing.shapes import shape_of
 
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
@@ -132,7 +132,7 @@ def test_a_preset_s_serve_file_has_the_applications_that_its_method_needs(name: 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_preset_fits_the_gpus_that_it_is_for(name: str) -> None:
-    plan = calculate(name, preset(name), Assumptions())
+    plan = estimate(preset(name))
     assert plan.problems == ()
     assert plan.gpus == (1 if name == "rzero-single-gpu" else 8)
 
@@ -140,7 +140,7 @@ def test_a_preset_fits_the_gpus_that_it_is_for(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_an_answer_and_its_prompt_fit_the_served_context(name: str) -> None:
     """The served context also fits the model's own, which vLLM uses where the file does not set one."""
-    config, own = preset(name), shape_of(preset(name).base_model)[0].max_position_embeddings
+    config, own = preset(name), shape_of(preset(name).base_model).max_position_embeddings
     longest = max(config.solver.training.sampling.max_tokens, config.evaluation.sampling.max_tokens)
     applications = read_applications(config.serving.applications)
     for role in config.roles:

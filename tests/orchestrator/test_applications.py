@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from core.settings.parsing import ConfigError
+from orchestrator.check.start import RunError
 from orchestrator.installation.home import APPLICATIONS, Home
 from orchestrator.runs import prepare
 from orchestrator.serving import applications
 from orchestrator.serving.applications import read_applications, refuse_missing_engine
-from orchestrator.starting import RunError
 from storage import queries
 from storage.session import Store
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from core.settings.audit import Audit, Judge, Program, judge_name
 from core.settings.serving import Service
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
+from orchestrator.check.start import RunError
 from orchestrator.cli import app
 from orchestrator.installation.home import ROOT, Home
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
 from orchestrator.stages.auditing import ask_judge
-from orchestrator.starting import RunError
 from services.drift.series import ill_posed_in
 from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW
 from services.inference.client import InferenceError

@@ -13,11 +13,11 @@ from core.settings.costs import Budget, Rates
 from core.settings.parsing import ConfigError, parse_config
 from core.types import Spent, StageKey
 from orchestrator import runs
+from orchestrator.check.start import RunError
 from orchestrator.costs import BudgetSpent, Meter, refuse_spent
 from orchestrator.installation.home import Home
 from orchestrator.ledger import run_held
 from orchestrator.stages.training import reward_spent
-from orchestrator.starting import RunError
 from storage import queries
 from storage.session import Store
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from core.methods.srt import Rloo, Srt
 from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_path
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from orchestrator.question_sets.prompts import read_prompts
-from orchestrator.starting import preset_path
 from services.inference.encoding import control_tokens
 from trainers.easyr1.fit import SIGNALS
 

@@ -98,7 +98,7 @@ def test_the_three_commands_of_its_readme_name_its_preset(folder: Path) -> None:
     readme = (folder / "my runs" / "first" / "README.md").read_text()
     assert readme.count("\n") <= 20
     commands = [shlex.split(line, comments=True) for line in readme.splitlines() if line.startswith("coevo ")]
-    assert [command[1] for command in commands] == ["check", "smoke", "run"]
+    assert [command[1] for command in commands] == ["check", "check", "run"]
     assert {command[2] for command in commands} == {"my runs/first/preset.toml"}
 
 

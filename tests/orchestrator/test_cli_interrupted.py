@@ -15,11 +15,11 @@ import pytest
 from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from orchestrator.check.start import RunError
 from orchestrator.cli import running
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import free_port
-from orchestrator.starting import RunError
 from storage import queries
 from storage.session import Store, open_store
 from tests.synthetic_run import create
@@ -101,7 +101,7 @@ def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
         temporary_settings(address),
         pytest.raises(RunError, match=r"run night: interrupted, because Prefect does not answer: .*refused"),
     ):
-        running.run_flow("co_evolve", run="night", preset="demo", iterations=1, overrides={})
+        running.run_flow("night", "demo", 1, {})
     assert pauses.count(0) == 3  # httpx pauses so in each request, before it connects again
 
 

@@ -40,6 +40,7 @@ from prefect.states import Cancelled, Crashed, Running
 from core.errors import CoevoError
 from core.types import Flow as FlowName
 from orchestrator import flows
+from orchestrator.check.start import RunError
 from orchestrator.evaluation_flows import recheck
 from orchestrator.flows import co_evolve, iteration
 from orchestrator.installation import processes
@@ -49,7 +50,6 @@ from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
 from orchestrator.runs import prepare, status_kept, status_of, stored_config
-from orchestrator.starting import RunError
 from services.evaluations import figures_of
 from services.flow_runs import DEPLOYMENTS, EXISTING
 from services.inference.client import InferenceError

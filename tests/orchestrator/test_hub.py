@@ -113,7 +113,7 @@ def test_without_a_network_the_message_names_the_hub(folder: Path, monkeypatch: 
 def test_a_home_that_a_benchmark_is_fetched_into_is_made_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`coevo doctor` may be the first to fetch one; `coevo up` refuses a home that others may enter."""
+    """`coevo check --run` may be the first to fetch one; `coevo up` refuses a home that others may enter."""
     monkeypatch.delenv("COEVO_BENCHMARKS", raising=False)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
 

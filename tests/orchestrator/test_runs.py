@@ -12,13 +12,13 @@ import pytest
 from core.settings.parsing import parse_config, read_preset
 from core.settings.provenance import settings_of
 from orchestrator import runs
+from orchestrator.check.start import RunError
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.loop import train_challenger
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.runs import check_start, clear, ended_as, prepare, set_status
 from orchestrator.serving.turns import exclusive_use
-from orchestrator.starting import RunError
 from storage import queries
 from storage.errors import StoreError
 from storage.rows import RunStatus

@@ -1,4 +1,4 @@
-"""`coevo smoke`: little work with every preset's own trainer, and a canary that tells other weights from the served."""
+"""`coevo check --run`: little work with every preset's own trainer, and a canary that tells other weights."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
+from orchestrator.check.refusals import untrainable
+from orchestrator.check.smoke import canary
+from orchestrator.check.smoke.settings import Files, questions_of, smaller
 from orchestrator.cli import app
 from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load
-from orchestrator.readiness import untrainable
-from orchestrator.smoke import canary
-from orchestrator.smoke.settings import Files, questions_of, smaller
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from services.inference.openai_api import chat_response
@@ -132,21 +132,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def test_a_run_that_cannot_begin_is_refused_before_anything_is_made(home: Home) -> None:
-    result = CliRunner().invoke(app, ["smoke", "demo", "--set", "base_model=none"])
+    result = CliRunner().invoke(app, ["check", "demo", "--run", "--set", "base_model=none"])
     assert result.exit_code == 1
     assert "base_model: expected a folder" in result.stderr
     assert not home.path.exists()
     home.path.mkdir()
     me = os.getpid()
     home.save_services(Services("a", "b", "c", "d", "secret", {me: ("ray", processes.started(me))}))
-    result = CliRunner().invoke(app, ["smoke", "demo"])
+    result = CliRunner().invoke(app, ["check", "demo", "--run"])
     assert result.exit_code == 1
     assert "`coevo down` stops them" in result.stderr
 
 
 @pytest.mark.live
 def test_the_demo_passes_and_leaves_nothing_behind(home: Home) -> None:
-    result = subprocess.run([COEVO, "smoke", "demo", "--json"], capture_output=True, text=True, check=False)
+    result = subprocess.run([COEVO, "check", "demo", "--run", "--json"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     smoke = json.loads(result.stdout)
     assert (smoke["passed"], smoke["error"]) == (True, None)

@@ -12,12 +12,12 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_path
+from orchestrator.check.refusals import untrainable
 from orchestrator.cli import app
 from orchestrator.cli.terminal import setting
 from orchestrator.installation.home import ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
-from orchestrator.readiness import untrainable
-from orchestrator.starting import preset_path
 from services.model_comparison import METRIC
 
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")

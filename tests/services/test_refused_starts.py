@@ -11,7 +11,7 @@ from prefect_server import post, prefect_at
 from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_name
 
 from core.settings.parsing import ConfigError, load_config
-from orchestrator.readiness import refuse_unready
+from orchestrator.check.refusals import refuse_unready
 from services.api.app import PREFIX, create_app
 from storage.session import Store
 

@@ -91,7 +91,7 @@ def test_a_batch_s_unfinished_rows_are_joined_to_the_next_batch(monkeypatch: pyt
 
 @pytest.mark.parametrize(("waiting", "in_memory"), [(0, 16), (7, 16), (8, 24), (40, 48)])
 def test_the_number_of_rows_in_memory_is_limited(waiting: int, in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`coevo plan` uses this limit for a GPU's size: 16 rows and those that wait. A batch has eight rows unfinished."""
+    """`coevo check` counts on this limit: 16 rows and those that wait. A batch has eight rows unfinished."""
     alive: WeakSet[Decoder] = WeakSet()
     most = 0
     real = Decoder.step

@@ -21,7 +21,6 @@ from core.settings.trees import by_dotted_names
 from core.suggestions import no_such
 from core.types import TINY_BASES
 from services.api.problems import invalid
-from services.api.schemas import PresetDetails
 
 _HARMLESS = "a number or a word that settings choose among, or a benchmark's or a suite's name"
 _Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -33,8 +32,8 @@ Setting = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5
 Override = TypeAliasType("Override", "_Value | dict[Setting, Override]")  # a table has overrides of its own
 
 
-# Takes a preset's name and says what it needs and costs. Raises `CoevoError` if that cannot be computed.
-DescribePreset = Callable[[str], PresetDetails]
+# Takes a preset's name and says what it needs and costs, as `PresetDetails`. Raises `CoevoError` if that is not known.
+DescribePreset = Callable[[str], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Request
@@ -21,8 +21,8 @@ from services.api.access.origins import same_site
 from services.api.dependencies import PrefectDependency, RunName, StoreDependency
 from services.api.prefect import Prefect
 from services.api.problems import documented, invalid
-from services.api.routes.presets import Describe, DescribePreset, Names, Override, Presets, Setting, configured
-from services.api.schemas import Preset, Triggered
+from services.api.routes.presets import Describe, Names, Override, Presets, Setting, configured
+from services.api.schemas import Preset, PresetDetails, Triggered
 from services.flow_runs import EXISTING, FlowRun
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -88,17 +88,14 @@ _REFUSALS = documented(409, 503)
 @router.get("/presets")
 def list_presets(presets: Presets, describe: Describe) -> list[Preset]:
     """The presets that a run can be started from, with what each needs and costs."""
-    return [_preset(name, path, describe) for name, path in sorted(presets.items())]
-
-
-def _preset(name: str, path: Path, describe: DescribePreset | None) -> Preset:
-    about, details = "", None
-    try:
-        about = comment_of(path).partition("\n")[0]
-        details = None if describe is None else describe(name)
-    except CoevoError:  # starting a run of this preset says what is wrong with it
-        pass
-    return Preset(name=name, about=about, details=details)
+    rows = []
+    for name, path in sorted(presets.items()):
+        about, details = "", None
+        with suppress(CoevoError):  # starting a run of this preset says what is wrong with it
+            about = comment_of(path).partition("\n")[0]
+            details = None if describe is None else PresetDetails.model_validate(describe(name))
+        rows.append(Preset(name=name, about=about, details=details))
+    return rows
 
 
 @router.post("/runs", responses=_REFUSALS, **STARTS)

@@ -1,0 +1,123 @@
+"""All that `coevo check PRESET` says: what the preset is, what is missing on this machine, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.faults import Fault
+from core.settings.parsing import ConfigError
+from orchestrator.check.machine.examine import OF_PRESET, Result, examine
+from orchestrator.check.machine.result import Subject
+from orchestrator.check.needs import gpu_memory_here
+from orchestrator.check.presets import Described, described
+from orchestrator.check.refusals import doubtful
+from orchestrator.check.size.estimate import GPU_MEMORY, Estimate, advice, estimate
+from orchestrator.check.size.measured import Measured, measured
+from orchestrator.check.size.memory import disk_lines
+from orchestrator.check.size.shapes import SizingError
+from orchestrator.check.start import startable, store_of
+from orchestrator.costs import BudgetSpent, refuse_spent
+from orchestrator.installation import cluster
+from orchestrator.installation.home import Home
+from orchestrator.question_sets.benchmarks import BenchmarkError
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """`faults` keep the run from starting; `warnings` are about what it waits for or can do without. `results` are what
+    was tried on this machine. What is not known, because the settings are wrong, is None."""
+
+    run: str
+    preset: str
+    faults: list[Fault]
+    warnings: list[Fault]
+    results: list[Result]
+    described: Described | None = None
+    estimate: Estimate | None = None
+    measured: Measured | None = None
+
+    @property
+    def count_of_faults(self) -> int:
+        return len(self.faults) + sum(result.status == "fault" for result in self.results)
+
+
+def answers_for(
+    home: Home,
+    run: str,
+    preset: str,
+    iterations: int,
+    overrides: Mapping[str, Any],
+    overrides_are: str,
+    gpu_memory: float | None = None,
+    tokens_per_second: float | None = None,
+) -> Answers:
+    """Everything about a run of a preset. Nothing is started or written, and no benchmark is fetched.
+
+    `gpu_memory`: GiB of one GPU; None: that of this machine's, or else 80. Raises `StoreError`.
+    """
+    store = store_of(home)
+    config, faults = startable(store, run, preset, iterations, overrides, overrides_are=overrides_are, fetch=False)
+    if config is None:
+        return Answers(run, preset, faults, [], [])
+    warnings, found, of_runs, what = list[Fault](), None, None, None
+    try:
+        if store is not None:
+            refuse_spent(store, run, config)
+    except BudgetSpent as error:  # of an existing run, which would end at its next stage
+        warnings.append(Fault("budget", str(error)))
+    if not cluster.running(home):
+        warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
+    try:
+        try:
+            found = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY, tokens_per_second)
+        except (ConfigError, SizingError) as error:  # often a fault of the run too
+            warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
+        what = described(preset, config, found)
+        warnings += doubtful(config, what.gpus)
+    except BenchmarkError as error:  # one that is not known is one of the faults
+        warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
+    if found is not None:
+        warnings += [Fault("memory", f"by arithmetic it does not fit: {problem}") for problem in found.problems]
+        if store is not None:
+            with store.read() as session:
+                of_runs = measured(session, preset, found)
+    return Answers(run, preset, faults, warnings, [*examine(Subject(home, config), OF_PRESET)], what, found, of_runs)
+
+
+def as_json(answers: Answers) -> dict[str, Any]:
+    """All of it, and the figures behind it."""
+
+    def rows(faults: list[Fault]) -> list[dict[str, Any]]:
+        return [{**asdict(fault), "text": str(fault)} for fault in faults]
+
+    return {
+        "run": answers.run,
+        "preset": answers.preset,
+        "faults": rows(answers.faults),
+        "warnings": rows(answers.warnings),
+        "checks": [asdict(result) for result in answers.results],
+        "details": answers.described and asdict(answers.described),
+        "estimate": answers.estimate and _estimate_json(answers.estimate),
+        "measured": answers.measured and asdict(answers.measured),
+    }
+
+
+def _estimate_json(found: Estimate) -> dict[str, Any]:
+    disk = disk_lines(found.config)
+    return {
+        "gpus": found.gpus,
+        "gpu_memory": found.gpu_memory,
+        "fits": not found.problems,
+        "advice": advice(found),
+        "parameters": found.shape.parameters,
+        "layout": asdict(found.layout),
+        "before": [asdict(stage) for stage in found.before],
+        "stages": [asdict(stage) for stage in found.stages],
+        "memory": [{**asdict(part), "gib": part.gib} for part in found.memory],
+        "disk": disk,
+        "disk_gib": sum(disk.values()),
+        "hours": found.hours,
+        "run_hours": found.run_hours,
+    }

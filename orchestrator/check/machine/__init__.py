@@ -1,0 +1,1 @@
+"""The checks of this machine, and of what a preset needs on it, each within a deadline."""

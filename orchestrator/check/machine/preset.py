@@ -1,0 +1,71 @@
+"""Whether what a preset needs works here: the services that it asks, and EasyR1's environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+
+from core.settings.config import RunConfig
+from core.settings.serving import Service
+from core.settings.trainers import EasyR1Settings
+from orchestrator.check.machine.devices import run
+from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.installation.home import ROOT
+from services.inference.client import InferenceError
+from services.inference.external import ask_each, post
+from services.inference.external_chats import ask_chat
+from trainers.easyr1.fit import checkout_problem
+
+_SERVICE_S = 20.0  # for the one request to each service
+# What a training imports in EasyR1's environment: its own packages, and what the reward imports of ours.
+_IN_EASYR1 = "import peft, flash_attn, ray, torch, transformers, vllm; import trainers.easyr1.reward_shim"
+
+
+def check_external(subject: Subject) -> Finding:
+    """Whether the judge and the embedder that the preset names answer a tiny request."""
+    if not (asked := [*_services(subject.config)] if subject.config else []):
+        return skipped("the preset asks no external service")
+    for service, is_embedder in asked:
+        patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
+        try:
+            asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+        except InferenceError as error:  # a run can start without it
+            return Finding("warning", str(error), "start it before the run asks it")
+    return ok(f"{', '.join(service.url for service, _ in asked)} answered")
+
+
+def _services(config: RunConfig) -> Iterator[tuple[Service, bool]]:
+    """Each service that a run asks, and whether it is the embedder."""
+    signals = config.solver.signals
+    yield from ((service, False) for service in config.audit.services)
+    yield from ((service, service is signals.embedder) for service in signals.services(config.solver.reward))
+
+
+async def _chat(http: aiohttp.ClientSession, service: Service) -> object:
+    return await ask_chat(http, service, [{"role": "user", "content": "1 + 1 = ?"}], max_tokens=1)
+
+
+async def _embed(http: aiohttp.ClientSession, service: Service) -> object:
+    return await post(http, service, "embeddings", {"model": service.model, "input": ["1 + 1"]})
+
+
+def check_easyr1(subject: Subject) -> Finding:
+    """Whether EasyR1's sources are those that coevo corrects, and its Python can import what a training imports."""
+    if subject.config is None or not isinstance(settings := subject.config.trainer, EasyR1Settings):
+        return skipped("it does not train")
+    if not (Path(settings.source) / "verl").is_dir():
+        return skipped(f"{settings.source} is not on this machine")  # a warning: another machine may train
+    if problem := checkout_problem(Path(settings.source)):
+        raise CheckFailed(problem, "follow docs/easyr1.md, or set trainer.source")
+    path = os.pathsep.join([str(Path(settings.source).resolve()), str(ROOT)])
+    try:
+        run([settings.python, "-c", _IN_EASYR1], {**os.environ, "PYTHONPATH": path})
+    except CheckFailed as error:
+        raise CheckFailed(
+            f"trainer.python: {settings.python}: {error}", "install what docs/easyr1.md lists there"
+        ) from error
+    return ok(f"{settings.source} and the packages of {settings.python}")

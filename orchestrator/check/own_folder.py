@@ -1,0 +1,210 @@
+"""`coevo init`: a folder with a preset, prompts and a benchmark of one's own, to be edited. It runs as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from core.errors import CoevoError
+from core.files import make_folder, put
+from core.settings.config import RunConfig
+from core.settings.parsing import load_config
+from core.settings.toml_text import toml_of
+from core.types import TINY_BASES
+from orchestrator.check.presets import OWN_PRESET, preset_path
+
+PRESET, PROMPTS, BENCHMARK, README = OWN_PRESET, "prompts.jsonl", "benchmark.toml", "README.md"
+_QUESTIONS = Path(BENCHMARK).with_suffix(".jsonl").name
+_QUESTION, _ANSWER = "task", "solution"  # columns with other names than the defaults, as most files have them
+# Questions that the tiny models understand, with their answers.
+_PROMPTS = {
+    "What is 12 + 7?": 19,
+    "What is 30 - 4 * 5?": 10,
+    "Compute 6 * 7 - 2.": 40,
+    "Evaluate 15 + 8 - 9.": 14,
+    "There are 4 boxes with 6 pens each. How many pens are there?": 24,
+    "Ann has 9 cards, buys 5 more. How many cards does Ann have?": 14,
+    "Tom has 20 coins, loses 8. How many coins does Tom have?": 12,
+    "Find the value of 3 * 9 + 1.": 28,
+}
+_HELD_OUT = {
+    "What is 14 + 9?": 23,
+    "What is 40 - 6 * 3?": 22,
+    "Compute 5 * 8 - 7.": 33,
+    "Evaluate 18 + 5 - 6.": 17,
+    "There are 3 boxes with 9 keys each. How many keys are there?": 27,
+    "Eva has 7 books, buys 6 more. How many books does Eva have?": 13,
+    "Max has 25 stamps, sells 9. How many stamps does Max have?": 16,
+    "Find the value of 4 * 7 + 2.": 30,
+}
+
+
+class OwnFolderError(CoevoError):
+    """A folder that cannot be made, with its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A setting of the preset that names something of one's own. Without a value, its line is removed."""
+
+    table: str  # empty: the preset's own settings, before its first table
+    name: str
+    value: str | None
+    comment: str = ""
+
+
+def make(folder: Path, preset: str, *, force: bool = False) -> list[Path]:
+    """Make the folder from a shipped preset, or from one by its path, and return its files.
+
+    A folder that is not empty is refused; with `force`, files with the same names are replaced, and others stay. Either
+    all files are written or none is. Raises `OwnFolderError`, `ConfigError`.
+    """
+    files = _files(folder, preset_path(preset), preset)
+    try:
+        _refuse(folder, files, force)
+        make_folder(folder.parent)
+        # In an existing folder, the files move one by one: it may be somebody's working directory, or a mounted disk.
+        exists = folder.exists()
+        with TemporaryDirectory(prefix=".coevo-init-", dir=folder if exists else folder.parent) as temporary:
+            complete = Path(temporary) / "complete"
+            complete.mkdir()
+            for name, text in files.items():
+                (complete / name).write_text(text, encoding="utf-8")
+            load_config(complete / PRESET)  # refuses a preset that cannot be edited so, such as one of dotted names
+            if exists:
+                for name in files:
+                    put(complete / name, folder / name)
+            else:
+                complete.rename(folder)
+    except OSError as error:
+        raise OwnFolderError(f"{folder}: cannot be written: {error.strerror}") from error
+    return [folder / name for name in files]
+
+
+def _refuse(folder: Path, files: Collection[str], force: bool) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OwnFolderError(f"{folder}: expected a new or an empty folder, got a file")
+    entries = sorted(path.name for path in folder.iterdir())
+    if entries and not force:
+        raise OwnFolderError(
+            f"{folder}: expected a new or an empty folder, got one with {', '.join(entries[:5])}"
+            f"{', …' if len(entries) > 5 else ''}; --force replaces {', '.join(files)} in it and leaves the rest"
+        )
+    if folders := [name for name in files if (folder / name).is_dir()]:
+        raise OwnFolderError(f"{folder / folders[0]}: expected a file or nothing, got a folder")
+
+
+def _files(folder: Path, preset: Path, name: str) -> dict[str, str]:
+    """The folder's files: name -> text."""
+    config = load_config(preset)
+    given = _has_prompts(config)
+    head = (
+        f"# My preset, made from {name} by `coevo init`. Lines with `yours` name my own model, questions and answers.\n"
+        f"# What follows is {name}'s own comment.\n"
+    )
+    text = _edited(preset.read_text(encoding="utf-8"), _edits(config, folder.absolute()))
+    prompts = {PROMPTS: _rows(_PROMPTS)} if given else {}
+    readme = {README: _readme(folder, name, given)}
+    return {PRESET: head + text, **prompts, BENCHMARK: _DEFINITION, _QUESTIONS: _rows(_HELD_OUT), **readme}
+
+
+def _has_prompts(config: RunConfig) -> bool:
+    """Whether the Solver is trained on a prompt file, and not on a Challenger's questions or on the benchmark."""
+    return config.kind == "self_train" and not config.test_time
+
+
+def _edits(config: RunConfig, folder: Path) -> Iterator[_Edit]:
+    yield _Edit("", "base_model", config.base_model, "the folder of a Hugging Face model in safetensors")
+    if _has_prompts(config):
+        yield _Edit("prompts", "limit", None)
+        yield _Edit("prompts", "file", f"{folder / PROMPTS}", "JSONL or Parquet")
+        yield _Edit("prompts", "question", _QUESTION, "its column with the questions")
+        yield _Edit("prompts", "answer", _ANSWER, "its column with the true answers; leave it out if there is none")
+    if config.audit.oracle == "exact":
+        oracle, comment = "exact", "grades the tiny world's questions; or judge, program, none"
+        if config.kind == "self_train":
+            oracle = "given" if config.votes_before_training else "none"
+            comment = "with labels = 'offline' in [prompts]: given, which are the true answers, judge or program"
+        yield _Edit("audit", "oracle", oracle, comment)
+    yield _Edit("evaluation", "benchmark", f"{folder / BENCHMARK}", "the questions that the Solver is evaluated on")
+    if config.early_stopping is not None and config.early_stopping.benchmark.startswith(TINY_BASES):
+        comment = "other questions with answers; or leave [early_stopping] out"
+        yield _Edit("early_stopping", "benchmark", config.early_stopping.benchmark, comment)
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    lines = text.splitlines()
+    for edit in edits:
+        _edit(lines, edit)
+    return "\n".join(lines) + "\n"
+
+
+def _edit(lines: list[str], edit: _Edit) -> None:
+    """Replace the setting's line, or add it at the end of its table, which is added if it is not there."""
+    start = _start_of(lines, edit.table)
+    end = next((i for i in range(start, len(lines)) if lines[i].startswith("[")), len(lines))
+    new = [] if edit.value is None else [f"{toml_of({edit.name: edit.value}, {}).strip()}  # yours: {edit.comment}"]
+    for i in range(start, end):
+        if re.match(rf"{edit.name}\s*=", lines[i]):
+            lines[i : i + 1] = new
+            return
+    while end > start and not lines[end - 1]:
+        end -= 1
+    lines[end:end] = new
+
+
+def _start_of(lines: list[str], table: str) -> int:
+    """The index of the first line below a table's header. A table that is not there is added."""
+    if not table:
+        return 0
+    headers = [line.partition("#")[0].strip() for line in lines]
+    if f"[{table}]" not in headers:
+        lines += ["", f"[{table}]"]
+        return len(lines)
+    return headers.index(f"[{table}]") + 1
+
+
+def _rows(questions: dict[str, int]) -> str:
+    return "".join(json.dumps({_QUESTION: text, _ANSWER: str(answer)}) + "\n" for text, answer in questions.items())
+
+
+_DEFINITION = f"""\
+# My benchmark: how its questions are asked. They are in {_QUESTIONS} beside this file, with their true answers.
+title = "My benchmark"
+source = "where its questions are from"
+answers = "math"           # how answers are compared: "math", "choice" (a letter) or "text"
+
+[columns]                  # the names of its columns
+question = "{_QUESTION}"
+answer = "{_ANSWER}"
+"""
+
+
+def _readme(folder: Path, name: str, given: bool) -> str:
+    preset = shlex.quote(str(folder / PRESET))
+    prompts = f"- `{PROMPTS}`: the questions that the Solver learns from, one JSON object a line.\n" if given else ""
+    return f"""\
+# My run of coevo
+
+`{PRESET}` was made from the preset `{name}`. Each line of it with `yours` names something to replace:
+
+- `base_model`: the folder of your model, a Hugging Face model in safetensors.
+{prompts}- `{BENCHMARK}` and `{_QUESTIONS}`: the questions that the Solver is evaluated on after each iteration.
+
+The paths in `{PRESET}` are absolute: change them if you move this folder. With eight questions no figure means much.
+
+```
+coevo check {preset}              # what is missing here, all at once, and what it needs
+coevo check {preset} --run        # its whole path in minutes, with your model but little work
+coevo run {preset} --name mine    # after `coevo up`; then `coevo report mine`
+```
+
+An oracle, a judge or a reward of your own, and what you see afterwards: docs/your-own.md in coevo's repository.
+"""

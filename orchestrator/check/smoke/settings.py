@@ -1,0 +1,115 @@
+"""The settings of a smoke run: the preset's model, trainer, applications and lengths of answers, but little work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, get_args
+
+from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.evaluation import OWN_PROMPTS
+from core.settings.parsing import load_config
+from core.statistics.guard import Signal
+from core.types import BenchmarkItem
+from orchestrator.check.refusals import UnreadyError, untrainable
+from orchestrator.question_sets.held_out import load_for
+
+_CANDIDATES = 16  # enough that some are well formed and get a majority
+_VOTES, _SAMPLES, _JUDGED, _QUESTIONS = 4, 2, 2, 4
+_PROMPTS = 2  # a step, or the next larger number that the trainer can divide among its GPUs
+
+
+def questions_of(config: RunConfig) -> list[BenchmarkItem]:
+    """The questions on which a smoke run evaluates: some of the preset's benchmark, from its first to its last part.
+
+    Benchmarks often begin with the easiest questions, and the tokens of answers that are certain tell the canary
+    nothing. Raises `BenchmarkError`.
+    """
+    items = load_for(config, config.evaluation.benchmark).items
+    return [items[index] for index in sorted({part * len(items) // _QUESTIONS for part in range(_QUESTIONS)})]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The question files of a smoke run, which replace the preset's. Questions are asked with the default prompt."""
+
+    folder: Path
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.folder / "benchmark.jsonl")
+
+    @property
+    def validation(self) -> str:
+        """The benchmark of early stopping, which must not be the other one."""
+        return str(self.folder / "validation.jsonl")
+
+    @property
+    def suite(self) -> str:
+        return str(self.folder / "suite.toml")
+
+    def write(self, items: Sequence[BenchmarkItem]) -> None:
+        rows = [json.dumps({"id": item.id, "problem": item.problem, "answer": item.answer}) for item in items]
+        for file in (self.benchmark, self.validation):
+            Path(file).write_text("\n".join(rows), encoding="utf-8")
+        # The run asks a benchmark once, in its own way, so this suite adds no question.
+        suite = (
+            'title = "smoke"',
+            'source = "coevo check --run"',
+            "sampling = {}",
+            f"benchmarks = {{{json.dumps(self.benchmark)} = 1}}",
+        )
+        Path(self.suite).write_text("\n".join(suite), encoding="utf-8")
+
+
+def smaller(preset: Path, overrides: Mapping[str, Any], files: Files) -> dict[str, Any]:
+    """The overrides that make a smoke run of a preset, the given ones too. Raises `ConfigError`, `UnreadyError`."""
+    config = load_config(preset, overrides)
+    for prompts in count(_PROMPTS):
+        small = {**overrides, **_little_work(config, files), **_one_step(config, prompts)}
+        faults = [*untrainable(load_config(preset, small))]
+        if not faults:
+            break
+        if all(prompts >= planned.training.prompts_per_step for planned in config.trainings):
+            raise UnreadyError(faults)
+    return small
+
+
+def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
+    """One step of each training, of `prompts` prompts or as many as the preset has, in one mini-batch."""
+    settings: dict[str, Any] = {}
+    for planned in config.trainings:
+        step = {"steps": 1, "warmup_steps": 0, "checkpoint_every": 1}
+        step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
+        if planned.training.prompts_per_update is not None:
+            step["prompts_per_update"] = step["prompts_per_step"]
+        settings |= {f"{planned.table}.training.{name}": value for name, value in step.items()}
+    return settings
+
+
+def _little_work(config: RunConfig, files: Files) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "iterations": 1,
+        "dataset.votes": min(_VOTES, config.dataset.votes),
+        "evaluation.benchmark": files.benchmark,
+        "evaluation.also": [],
+        "evaluation.samples": min(_SAMPLES, config.evaluation.samples),
+        # Nobody waits for a question of the guard, and no alarm shall end the run.
+        **{f"guard.{signal}": "warn" for signal in get_args(Signal) if hasattr(config.guard, signal)},
+    }
+    if config.evaluation.suite is not None:
+        settings["evaluation.suite"] = files.suite
+    if config.early_stopping is not None and config.early_stopping.benchmark != OWN_PROMPTS:
+        settings["early_stopping.benchmark"] = files.validation
+    if config.audit.judge is not None:
+        settings["audit.sample"] = _JUDGED
+    if isinstance(config, CoEvolution):
+        settings |= {"dataset.candidates": min(_CANDIDATES, config.dataset.candidates), "dataset.filtered": False}
+        if config.labelled is not None:
+            settings["labelled.limit"] = _CANDIDATES
+    if isinstance(config, SelfTraining) and not config.test_time:
+        settings["prompts.limit"] = _CANDIDATES
+    return settings

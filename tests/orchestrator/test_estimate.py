@@ -1,0 +1,392 @@
+"""What a preset needs: GPUs, memory, tokens and hours, compared with values by hand, and what holds for all presets."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.settings.config import CoEvolution, Retention
+from core.settings.parsing import load_config
+from orchestrator.check.presets import preset_names, preset_path
+from orchestrator.check.size import work
+from orchestrator.check.size.estimate import Estimate, advice, estimate
+from orchestrator.check.size.measured import measured
+from orchestrator.check.size.memory import GIB, OTHER_FILES, checkpoint_bytes, disk_lines
+from orchestrator.check.size.shapes import shape_of
+from orchestrator.installation.home import APPLICATIONS, ROOT
+from orchestrator.plan import plan as run_plan
+from orchestrator.stages.context import BATCH
+from storage import queries
+from storage.session import Store
+from tests.synthetic_run import finish
+
+P = 4_022_468_096  # Qwen3-4B: 151,936 x 2,560 + 36 x 100,930,816 + 2,560
+OUTSIDE, LAYER = 388_956_160, 100_930_816
+
+
+def found(preset: str, gpu_memory: float = 80.0, **overrides: object) -> Estimate:
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return estimate(load_config(preset_path(preset), named), gpu_memory)
+
+
+def places(preset: str, **overrides: object) -> dict[str, dict[str, list[int]]]:
+    return {stage.stage: stage.gpus for stage in found(preset, **overrides).stages if stage.gpus}
+
+
+def work_of(preset: str, **overrides: object) -> dict[str, list[work.Work]]:
+    config = found(preset, **overrides).config
+    return {stage: [*work.work_of(config, stage)] for t, stage in run_plan(config) if t < 2}
+
+
+def test_the_memory_of_rzero_on_eight_gpus_by_hand() -> None:
+    plan = found("rzero-qwen3-4b")
+    assert (plan.shape.parameters, plan.gpus, plan.problems, advice(plan)) == (P, 8, (), [])
+    assert plan.shape.kv_bytes() == 2 * 36 * 8 * 128 * 2 == 147_456
+
+    sampling, updating, *apps = plan.memory
+    shard = P / 4 / GIB  # the trainer's four GPUs
+    states = {"weights, float32": 4 * shard, "AdamW's moments, float32": 8 * shard, "reference, float32": 4 * shard}
+    assert sampling.lines == pytest.approx({**states, "vLLM, for the rollouts": 48.0, "context": 1.5})
+    tokens = 4 * (4096 + 1024)  # the tokens of a micro batch
+    assert updating.lines == pytest.approx(
+        {
+            **states,
+            "gradients, float32": 4 * shard,
+            "gathered, bfloat16": 4 * (OUTSIDE + 2 * LAYER) / GIB,
+            "activations, bfloat16": 2 * tokens * (36 * 2560 + 8 * 2560 + 4 * 9728) / GIB,
+            "logits and their gradient": 4 * tokens * 151_936 / GIB,
+            "context": 1.5,
+            "vLLM asleep": 1.0,
+        }
+    )
+    assert (sampling.gib, updating.gib) == pytest.approx((64.48, 40.80), abs=0.01)
+    for app in apps:
+        assert app.gib == pytest.approx(0.9 * 80)
+        assert app.lines["weights, bfloat16"] == pytest.approx(2 * P / GIB)
+
+
+def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
+    answers: Counter[tuple[str, str, bool]] = Counter()
+    rounds: Counter[tuple[str, str]] = Counter()
+    for name, parts in work_of("rzero-qwen3-4b").items():
+        for part in parts:
+            answers[name, part.holder, part.passes > 0] += part.answers
+            rounds[name, part.holder] += part.rounds  # 0 of a part that trains
+    assert answers == {
+        ("train_challenger", "trainer", False): 5 * 128 * 4,
+        ("train_challenger", "solver", False): 5 * 128 * 4 * 10,
+        ("train_challenger", "trainer", True): 5 * 128 * 4,
+        ("generate_questions", "challenger", False): 8000,
+        ("label_questions", "solver", False): 8000 * 10,
+        ("train_solver", "trainer", False): 15 * 128 * 5,
+        ("train_solver", "trainer", True): 15 * 128 * 5,
+        # MATH-500 8 times and greedily; AMC and twice AIME 32 times too; Minerva, GSM8K, OlympiadBench greedily
+        ("evaluate", "solver", False): 500 * 9 + (40 + 30 + 30) * 33 + 272 + 1319 + 500,
+    }
+    assert rounds == {
+        ("train_challenger", "trainer"): 5,
+        ("train_challenger", "solver"): 5,
+        ("generate_questions", "challenger"): 8,
+        ("label_questions", "solver"): 8,  # a round has 8 x 128 questions and takes as long as its longest answer
+        ("train_solver", "trainer"): 15,
+        ("evaluate", "solver"): 8,  # one for each of seven benchmarks, two for GSM8K's 1,319 questions
+    }
+    assert work.BATCH == BATCH
+
+    plan = found("rzero-qwen3-4b")
+    stages = {stage.stage: stage for stage in plan.stages}
+    labelling = stages["label_questions"]
+    assert labelling.million_tokens == pytest.approx((80_000 * 1024 / 1e6, 80_000 * 4096 / 1e6))
+    typical, most = (2 * P * (80_000 * tokens + 8000 * 256) / (4 * 989e12 * 0.1) / 3600 for tokens in (1024, 4096))
+    waiting = 8 * 4096 * 0.01 / 3600
+    assert labelling.hours == pytest.approx((typical, most))
+    assert stages["generate_questions"].hours[0] == pytest.approx(waiting)  # it has 8 rounds too, and needs few FLOPs
+    training = 10 * P * 9600 * (1024 + 256)  # 6 for forward and backward, 2 for the reference, 2 for the old policy
+    sampling = 2 * P * (9600 * 1024 + 1920 * 256) / (989e12 * 0.1)
+    expected = (training / (989e12 * 0.3) + max(sampling, 4 * 15 * 4096 * 0.01)) / 4 / 3600
+    assert stages["train_solver"].hours[0] == pytest.approx(expected)
+    assert plan.run_hours[1] == pytest.approx(3 * plan.hours[1] + plan.before[0].hours[1])
+
+
+def test_the_speed_of_sampling_that_was_measured_takes_the_place_of_the_assumed_one() -> None:
+    config = load_config(preset_path("rzero-qwen3-4b"))
+    [slow] = [stage for stage in estimate(config, tokens_per_second=1000).stages if stage.stage == "label_questions"]
+    assert slow.hours[0] == pytest.approx((80_000 * 1024 + 8000 * 256) / (4 * 1000) / 3600)
+
+
+def test_the_memory_and_time_of_the_embedded_trainer_by_hand() -> None:
+    """EVOL-RL's preset has seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
+    plan = found("evol_rl")
+    sampling, updating, *_ = plan.memory
+    share, tokens = P / 7 / GIB, 12_288 + 1_024
+    outside = OUTSIDE + 2_560
+    states = {"weights, float32": 4 * share, "AdamW's moments, float32": 8 * share, "reference, float32": 4 * share}
+    assert sampling.lines == pytest.approx(
+        {
+            **states,
+            "gathered, float32": 4 * (P + outside) / GIB,
+            "KV cache, float32": 11 * tokens * 2 * 37 * 8 * 128 * 4 / GIB,  # for 36 layers, one of them twice
+            "context": 1.5,
+        }
+    )
+    assert updating.lines == pytest.approx(
+        {
+            **states,
+            "gradients, float32": 4 * share,
+            "gathered, float32": (8 * outside + 20 * LAYER) / GIB,
+            "activations, float32": 4 * tokens * (36 * 2560 + 16 * 2560 + 6 * 9728) / GIB,
+            "logits, float32": 5 * 4 * tokens * 151_936 / GIB,  # five copies with a gradient of the entropy
+            "context": 1.5,
+        }
+    )
+    # A worker samples 74 answers a step, 11 at once; there is a second forward pass; float32 runs at 67 TFLOP/s.
+    sampled, trained = work_of("evol_rl")["train_solver"]
+    assert (sampled.rounds, trained.passes) == (24 * 7, 2 + 1 + 1 + 1 + 1)
+    [stage] = [stage for stage in plan.stages if stage.stage == "train_solver"]
+    answers = 24 * 8 * 32
+    flops = 2 * 6 * P * answers * (12_288 + 256) / (67e12 * 0.3) + 2 * P * (2 * answers * 12_288 + 24 * 8 * 256) / (
+        67e12 * 0.1
+    )
+    assert stage.hours[1] == pytest.approx(flops / 7 / 3600)
+    alone = work_of("evol_rl", trainer__sampling_rows=74, trainer__checkpoint_activations=False)["train_solver"]
+    assert (alone[0].rounds, alone[1].passes) == (24, 5)
+
+
+def test_easyr1_trains_on_all_answers_of_a_group() -> None:
+    trained = {kind: work_of("ttrl", trainer__type=kind)["train_solver"][1].answers for kind in ("local", "easyr1")}
+    assert trained == {"local": 24 * 8 * 32, "easyr1": 24 * 8 * 64}
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "expected"),
+    [
+        # The Challenger's training needs a running Solver at the same time, the Solver's training needs no application.
+        (
+            "rzero-qwen3-4b",
+            {},
+            {
+                "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
+                "generate_questions": {"challenger": [0, 1, 2, 3, 4, 5, 6, 7]},
+                "label_questions": {"solver": [0, 1, 2, 3]},
+                "train_solver": {"trainer": [0, 1, 2, 3]},
+                "evaluate": {"solver": [0, 1, 2, 3]},
+            },
+        ),
+        # A model that the roles share is in the Solver's application only.
+        (
+            "single-qwen3-4b",
+            {},
+            {
+                "train_challenger": {"trainer": [0, 1, 2, 3], "solver": [4, 5, 6, 7]},
+                "generate_questions": {"solver": [0, 1, 2, 3]},
+                "label_questions": {"solver": [0, 1, 2, 3]},
+                "train_solver": {"trainer": [0, 1, 2, 3]},
+                "evaluate": {"solver": [0, 1, 2, 3]},
+            },
+        ),
+        (
+            "evol_rl",
+            {},
+            {
+                "train_solver": {"trainer": [0, 1, 2, 3, 4, 5, 6], "embedder": [7]},
+                "evaluate": {"solver": [0, 1, 2, 3, 4, 5, 6, 7]},
+            },
+        ),
+    ],
+)
+def test_the_gpus_of_each_stage(
+    preset: str, overrides: dict[str, object], expected: dict[str, dict[str, list[int]]]
+) -> None:
+    assert places(preset, **overrides) == expected
+
+
+def test_applications_that_are_not_released_need_their_own_gpus() -> None:
+    kept = found("rzero-qwen3-4b", serving__release=False)
+    assert kept.gpus == 4 + 4 + 8
+    assert kept.stages[3].gpus.keys() == {"trainer", "solver", "challenger"}
+    assert places("single-qwen3-4b", serving__release=False)["train_solver"].keys() == {"trainer", "solver"}
+    assert not any("challenger" in memory.title for memory in found("single-qwen3-4b").memory)
+
+
+def test_a_fixed_model_has_its_own_gpu_where_the_method_needs_it(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
+    judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}
+    del judge["deployments"]
+    judge["args"]["llm_configs"][0]["deployment_config"] = {"num_replicas": 1}
+    file = tmp_path / "judged.yaml"
+    file.write_text(yaml.safe_dump({"applications": [*tree["applications"], judge]}))
+    judged = {"serving__applications": str(file), "solver__signals__clusterer": "served"}
+    for method, beside in (("grpo_div", {"judge": [4]}), ("rzero", {})):
+        stages = places("rzero-qwen3-4b", solver__reward__type=method, **judged)
+        assert stages["train_solver"] == {"trainer": [0, 1, 2, 3], **beside}
+
+
+def test_an_embedded_engine_s_memory_depends_on_the_rows_in_its_serve_file(tmp_path: Path) -> None:
+    tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
+    caches = list[float]()
+    for rows in (512, 100):
+        for application in tree["applications"]:
+            application["args"] |= {"device": "cuda", "max_rows": rows}
+        file = tmp_path / "rows.yaml"
+        file.write_text(yaml.safe_dump(tree))
+        memory = found("demo", serving__applications=str(file)).memory
+        caches.append(next(part.lines["KV cache"] for part in memory if part.holder == "solver"))
+    assert caches[0] / caches[1] == pytest.approx((512 + 256) / (100 + 256))
+
+
+def test_applications_that_a_run_never_starts_take_no_memory() -> None:
+    holders = {name: {part.holder for part in found(name).memory} for name in ("srt", "evol_rl", "poly_epo")}
+    assert {name: held & {"embedder", "judge"} for name, held in holders.items()} == {
+        "srt": set(),
+        "evol_rl": {"embedder"},
+        "poly_epo": {"judge"},
+    }
+
+
+@pytest.mark.parametrize("preset", ["demo", "micro", "micro-vllm", "micro_test_time"])
+def test_the_tiny_world_s_presets_need_no_gpu(preset: str) -> None:
+    plan = found(preset)
+    assert (plan.gpus, plan.problems, plan.memory) == (0, (), ())
+
+
+SMALLEST: dict[str, object] = {"serving__applications": "rzero-1-gpu", "trainer__gpus_per_node": 1}
+SMALLEST |= {"trainer__offload": True, "trainer__update_micro_batch": 1}
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "stages"),
+    [
+        ("rzero-qwen3-4b", SMALLEST, ["train_challenger"]),
+        ("rzero", {"trainer__type": "local"}, ["train_challenger", "train_solver"]),
+    ],
+)
+def test_a_4b_model_does_not_fit_one_gpu_of_a_trainer(
+    preset: str, overrides: dict[str, object], stages: list[str]
+) -> None:
+    plan = found(preset, **overrides)
+    assert [problem.partition(":")[0] for problem in plan.problems if problem.startswith("train_")] == stages
+    assert advice(plan)
+    small = found("rzero-single-gpu")
+    assert (small.gpus, small.problems) == (1, ())
+
+
+@pytest.mark.parametrize(
+    "careless",
+    [
+        {"solver__training__sharded": False},
+        {"trainer__sampling_rows": 512},
+        {"trainer__checkpoint_activations": False},
+        {"solver__training__micro_batch": 8},
+    ],
+)
+def test_without_any_of_its_memory_settings_a_preset_does_not_fit_and_the_setting_is_advised(
+    careless: dict[str, object],
+) -> None:
+    plan = found("srt", **careless)
+    assert [problem.split(":")[0] for problem in plan.problems] == ["train_solver"]
+    (name,) = careless
+    assert len([line for line in advice(plan) if name.rpartition("__")[2] in line]) == 1
+    assert found("srt").problems == ()
+
+
+def test_a_small_gpu_is_told_the_settings_that_take_less_memory() -> None:
+    plan = found("rzero-single-gpu", gpu_memory=24)
+    advised = " ".join(advice(plan))
+    assert plan.problems
+    assert all(name in advised for name in ("kv_cache_memory_bytes", "offload", "update_micro_batch"))
+
+
+@given(st.integers(1, 8192), st.integers(0, 4096), st.sampled_from(["rzero-qwen3-4b", "demo"]))
+@settings(max_examples=40)
+def test_longer_answers_never_need_fewer_tokens_hours_or_bytes(tokens: int, more: int, preset: str) -> None:
+    def plan_with(limit: int) -> Estimate:
+        return found(preset, solver__training__sampling__max_tokens=limit, dataset__sampling__max_tokens=limit)
+
+    short, long = plan_with(tokens), plan_with(tokens + more)
+    for before, after in zip(short.stages, long.stages, strict=True):
+        assert before.million_tokens <= after.million_tokens
+        assert before.hours <= after.hours
+    assert all(memory.gib <= more_memory.gib for memory, more_memory in zip(short.memory, long.memory, strict=True))
+
+
+def test_a_benchmark_that_is_not_here_has_the_number_of_questions_that_its_definition_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
+
+    def answers(benchmark: str) -> int:
+        return work_of("rzero-qwen3-4b", evaluation__benchmark=benchmark, evaluation__suite=None)["evaluate"][0].answers
+
+    assert [answers("amc_83"), answers("olympiadbench"), answers("mine.jsonl")] == [83 * 9, 500 * 9, 500 * 9]
+    (tmp_path / "amc_83.jsonl").write_text('{"problem": "1 + 1?", "answer": 2}')
+    assert answers("amc_83") == 9
+
+
+def test_prompts_that_are_held_out_for_early_stopping_are_counted() -> None:
+    def answers(**stopping: object) -> int:
+        own = {"prompts.limit": 400, "evaluation.samples": 3, "early_stopping": {"benchmark": "prompts", **stopping}}
+        [asked] = work.work_of(load_config(preset_path("micro"), own), "evaluate")
+        return asked.answers
+
+    # 1,020 questions of the benchmark, and 25% or 1% of the prompts; three samples each, and a greedy one.
+    assert (answers(share=0.25), answers()) == ((1_020 + 100) * 4, (1_020 + 4) * 4)
+
+
+@pytest.mark.parametrize(("keep", "iterations"), [("all", 40), ("best_and_last", 5), (10, 9)])
+def test_the_disk_need_only_have_room_for_the_checkpoints_that_a_run_keeps(keep: str | int, iterations: int) -> None:
+    """Up to three iterations are a best one, one is the last, and one is at work."""
+    config = CoEvolution(iterations=40, checkpoints=Retention.model_validate({"keep": keep}))
+    training = 3 * 12 * shape_of("micro").parameters
+    needed = (1 + 2 * iterations) * checkpoint_bytes(config) + training + OTHER_FILES
+    assert sum(disk_lines(config).values()) == pytest.approx(needed / GIB)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_docs_table_has_the_figures_of_every_preset_for_gpus(preset: str) -> None:
+    plan, page = found(preset), (ROOT / "docs" / "check.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("|") and f"`{preset}`" in line]
+    if not plan.gpus:
+        assert rows == []
+        return
+    [row] = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+    sampling, updating, *_ = plan.memory
+    hours = " to ".join(f"{value:.1f}" for value in plan.hours)
+    figures = [Path(plan.config.base_model).name, f"{plan.gpus}", f"{plan.layout.trainer_gpus}"]
+    assert row[1:] == [*figures, f"{sampling.gib:.1f}", f"{updating.gib:.1f}", hours]
+    assert plan.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked", "expected"),
+    [
+        ({}, {}, (0.1, 0.1)),  # seven stages of 360/7 seconds
+        # Half as many candidates: the two stages that ask and label them take half as long.
+        ({}, {"dataset.candidates": 160}, (0.1 * 6 / 7, 0.1 * 6 / 7)),
+        ({"base_model": "elsewhere"}, {}, None),  # another machine's speed
+    ],
+    ids=["the same settings", "fewer candidates", "another model"],
+)
+def test_finished_runs_of_the_preset_are_worth_more_than_assumed_speeds(
+    sqlite: Store, overrides: dict[str, str], asked: dict[str, int], expected: tuple[float, float] | None
+) -> None:
+    config = load_config(preset_path("demo"), {"iterations": 2, "dataset.candidates": 320, **overrides})
+    with sqlite.write() as session:
+        queries.runs.create_run(session, name="before", config=config, preset="demo")
+        queries.runs.set_run_status(session, "before", "done")
+        for t, stage in run_plan(config):
+            finish(session, "before", t, stage, {}, 360 / 7 if t else 36)
+    wanted = load_config(preset_path("demo"), {"iterations": 5, "dataset.candidates": 320, **asked})
+    with sqlite.read() as session:
+        hours = measured(session, "demo", estimate(wanted))
+    if expected is None or hours is None:
+        assert expected is hours is None
+        return
+    assert hours.runs == ("before",)
+    assert hours.hours == pytest.approx(expected, rel=0.15)
+    assert hours.run_hours == pytest.approx([0.01 + 5 * each for each in hours.hours])
