@@ -27,11 +27,11 @@ import httpx
 import psutil
 
 from benchmarks.rest_load import Load, measure
+from orchestrator.check.start import find_run
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import ANY_FREE
-from orchestrator.check.start import find_run
 from storage.session import DATABASE_ERRORS, Store, open_store
 from tests.chaos import small_run
 from tests.chaos.contents import Contents, contents_of, differences
