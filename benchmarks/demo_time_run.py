@@ -35,7 +35,7 @@ def _timed(grade: Callable[..., Any]) -> Callable[..., Any]:
 
 def main(run: str, iterations: int) -> None:
     with (
-        patch("orchestrator.loop.vote_many", _timed(vote_many)),
+        patch("orchestrator.stages.questions.vote_many", _timed(vote_many)),
         patch("orchestrator.evaluation.answering.graded", _timed(graded)),
         patch("orchestrator.loop.audited_labels", _timed(audited_labels)),
     ):

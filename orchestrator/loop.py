@@ -17,9 +17,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.grading.grader import process_grader
-from core.questions.filtering import band_verdict, statistics
-from core.questions.voting import vote_many
+from core.questions.filtering import statistics
 from core.settings.config import CoEvolution, SelfTraining
 from core.types import Checkpoint, LabelledQuestion, Question, Role, Stage, checkpoint_id, question_id
 from orchestrator.ledger import LastWrite
@@ -33,6 +31,7 @@ from orchestrator.stages.health import examine
 from orchestrator.stages.questions import (
     challenger_prompts,
     clusters_of,
+    labelled,
     question_of,
     refused_questions,
     rollouts_of,
@@ -105,8 +104,7 @@ def label_questions(context: Context) -> LastWrite:
     If the roles share a model, C(t) is asked. Given prompts are asked of the base model, and all that have a majority
     are kept.
     """
-    t, dataset = context.iteration, context.config.dataset
-    solver = context.checkpoint("solver")
+    t, solver = context.iteration, context.checkpoint("solver")
     with context.store.read() as session:
         questions = queries.questions.questions_of(session, context.run, t)
         labelled_ids = {row.question_id for row in queries.questions.labels_of(session, context.run, t)}
@@ -126,11 +124,7 @@ def label_questions(context: Context) -> LastWrite:
         for (number, batch), replies in zip(remaining, replies_of_batches, strict=True):
             groups = [rollouts_of(question.id, group) for question, group in zip(batch, replies, strict=True)]
             answers = [[rollout.answer for rollout in group] for group in groups]
-            votes = vote_many(answers, process_grader(), dataset.denominator)
-            labels = [
-                LabelledQuestion(question.id, question.text, label, band_verdict(label, dataset.limits))
-                for question, label in zip(batch, votes, strict=True)
-            ]
+            labels = labelled(batch, answers, context.config.dataset)
             writer.add(number, rollouts_with_text(context, groups, labels))
             with context.write() as session:
                 queries.questions.add_rollouts(session, [rollout for group in groups for rollout in group])
@@ -236,8 +230,8 @@ def audit_labels(context: Context) -> LastWrite:
 def check_health(context: Context) -> LastWrite:
     """Find the alarms of iteration t and of the steps of its Solver's training, and decide how the run continues.
 
-    The last write stores the iteration's series and its alerts: the alarms, and the changes that
-    `core.statistics.changes` finds.
+    The last write stores the iteration's alerts: the alarms, and the changes that `core.statistics.changes` finds in
+    the series, which the stages before have stored.
     """
     alarms, result = examine(context)
     for warning in result["warnings"]:
@@ -265,12 +259,12 @@ def read_prompts(context: Context[SelfTraining]) -> LastWrite:
     def last_write(session: Session) -> dict[str, Any]:
         queries.questions.add_questions(session, questions)
         if not config.prompts.voted:
-            labelled = [
+            labels = [
                 LabelledQuestion(question.id, question.text, None, refused.get(question.id, "kept"))
                 for question in questions
             ]
-            queries.questions.add_labels(session, labelled)
-            queries.figures.add_filter_stats(session, run=run, iteration=0, stats=statistics(labelled))
+            queries.questions.add_labels(session, labels)
+            queries.figures.add_filter_stats(session, run=run, iteration=0, stats=statistics(labels))
             queries.questions.gather_statistics(session)
         return {"prompts": len(questions), "refused": len(refused)}
 

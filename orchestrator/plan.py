@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.settings.config import CoEvolution, RunConfig
-from core.types import Stage
+from core.types import CheckpointRole, Role, Stage
 
+# Each stage that trains: its checkpoint's role, whose name is that of its table in a preset too, and whom it trains.
+TRAININGS: dict[Stage, tuple[CheckpointRole, Role]] = {
+    "train_challenger": ("challenger", "challenger"),
+    "train_solver": ("solver", "solver"),
+    "train_labelled": ("labelled", "solver"),
+}
 _BRANCH: tuple[Stage, ...] = ("train_labelled", "evaluate_labelled")
 WITH_BRANCH: tuple[Stage, ...] = (
     "train_challenger",

@@ -248,8 +248,7 @@ def record_of(session: Session, key: str, item: str, texts: Path | None) -> Reco
 
 
 def items_of(session: Session, row: EvaluationRow, ids: Sequence[str] | None = None) -> Iterator[BenchmarkItem]:
-    """The questions of an evaluation, or those with these ids, if they are stored: those of a matrix are a run's
-    questions."""
+    """The questions of an evaluation, or those with these ids, if they are stored."""
     if "benchmark" in row.manifest:
         yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"], ids)
 

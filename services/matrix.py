@@ -45,6 +45,11 @@ def set_name(iteration: int, oracle: str) -> str:
     return f"questions/{iteration}/{oracle}"
 
 
+def is_set(benchmark: str) -> bool:
+    """Whether an evaluation's benchmark is an iteration's question set."""
+    return _SET_NAME.fullmatch(benchmark) is not None
+
+
 def known_answers(labels: Sequence[OracleLabel]) -> dict[str, str]:
     """Question -> its true answer, where the oracle knows it. An ill-posed question has none."""
     return {
@@ -96,54 +101,48 @@ def _row(
     labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
     verdicts = {label.question_id: label.verdict for label in labels}
     known = known_answers(labels)
-    answered = {item.item_id: item for items in evaluated.values() for item in items if item.item_id in known}
-    kept = {key for key, item in answered.items() if item.level == "kept"}
-    answers: dict[str | None, dict[str, bool]] = {
+    kept = {item.item_id for items in evaluated.values() for item in items if item.level == "kept"}
+    right: dict[str | None, dict[str, bool]] = {
         solver: {item.item_id: bool(item.greedy_correct) for item in items if item.item_id in known}
         for solver, items in evaluated.items()
     }
-    answers[None] = {key: verdicts[key] == "right" for key in answered}
-    plan = _plan(session, run, iteration, oracle, labels)
+    right[None] = {key: verdicts[key] == "right" for answers in [*right.values()] for key in answers}
+    stratum_of = {row.question_id: row.stratum for row in queries.audits.samples_of(session, run, iteration, oracle)}
+    sizes = _sizes(session, run, iteration, oracle, labels, stratum_of) if stratum_of else None
     for over in reversed(SLICES):
-        for solver, right in answers.items():
-            in_slice = {key: value for key, value in right.items() if over == "all" or key in kept}
-            figure = share(sum(in_slice.values()), len(in_slice)) if plan is None else plan.share(in_slice, over)
+        for solver, answers in right.items():
+            in_slice = {key: value for key, value in answers.items() if over == "all" or key in kept}
+            if sizes is None:
+                figure = share(sum(in_slice.values()), len(in_slice))
+            else:  # weighted, so that each stratum counts by its size
+                answered = Counter(stratum_of[key] for key in in_slice)
+                correct = Counter(stratum_of[key] for key, value in in_slice.items() if value)
+                strata = [Stratum(size, answered[name], correct[name]) for name, size in sizes[over].items()]
+                figure = stratified_share(strata)
             if figure is not None:
                 yield MatrixCell(oracle, iteration, solver, over, figure)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How an oracle's sample was drawn: the stratum of each of its questions, and the strata of each slice with the
-    number of their questions whose true answer the oracle would know."""
+def _sizes(
+    session: Session,
+    run: str,
+    iteration: int,
+    oracle: str,
+    labels: Sequence[OracleLabel],
+    stratum_of: Mapping[str, str],
+) -> dict[Slice, dict[str, int]]:
+    """The strata of each slice of an oracle's sample, with the number of their questions whose true answer it would
+    know.
 
-    stratum_of: Mapping[str, str]
-    sizes: Mapping[Slice, Mapping[str, int]]
-
-    def share(self, right: Mapping[str, bool], over: Slice) -> Estimate | None:
-        """The share of right answers in a slice; `right` says it of the questions that were answered."""
-        answered = Counter(self.stratum_of[key] for key in right)
-        correct = Counter(self.stratum_of[key] for key, value in right.items() if value)
-        strata = [Stratum(size, answered[name], correct[name]) for name, size in self.sizes[over].items()]
-        return stratified_share(strata)
-
-
-def _plan(session: Session, run: str, iteration: int, oracle: str, labels: Sequence[OracleLabel]) -> _Plan | None:
-    """None if the oracle has no sample.
-
-    How many questions of a stratum have a known answer is estimated from those that the oracle has graded. The error of
-    this estimate is not in the intervals; it is zero if none of the graded questions is ill-posed.
+    This number is estimated from the questions that the oracle has graded. The error of the estimate is not in the
+    intervals; it is zero if none of the graded questions is ill-posed.
     """
-    stratum_of = {row.question_id: row.stratum for row in queries.audits.samples_of(session, run, iteration, oracle)}
-    if not stratum_of:
-        return None
     graded = Counter(stratum_of[label.question_id] for label in labels if label.question_id in stratum_of)
     known = Counter(stratum_of[key] for key in known_answers(labels) if key in stratum_of)
-    sizes = {
+    return {
         over: {
             name: round(stratum.size * known[name] / graded[name]) if graded[name] else stratum.size
             for name, stratum in strata.items()
         }
         for over, strata in queries.audits.strata_of(session, run, iteration, oracle).items()
     }
-    return _Plan(stratum_of, sizes)

@@ -136,6 +136,10 @@ class _Run(Part):
         """Whether each iteration's Solver is also trained on labelled data apart from the loop."""
         return False
 
+    def keeps_text(self, *, kept: bool) -> bool:
+        """Whether the text of a rollout is stored; `kept`: the loop learns from it, or from its question."""
+        return self.rollout_text == "all" or (self.rollout_text == "kept" and kept)
+
     @property
     def solver_steps(self) -> int:
         """The steps of one training of the Solver, over which the schedule of its learning rate goes."""

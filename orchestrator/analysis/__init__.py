@@ -1,1 +1,1 @@
-"""Analyses that train nothing: a run's matrix, its stored votes replayed, and rollout groups from a file."""
+"""Analyses that train nothing: a run's stored votes replayed, and rollout groups from a file."""

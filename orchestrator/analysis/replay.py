@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Group as Tables
 from rich.markup import escape
@@ -18,18 +17,16 @@ from rich.table import Table
 from core.errors import CoevoError
 from core.grading.grader import Grader
 from core.methods import Method
-from core.rollouts.embedding import hashed_embeddings
 from core.rollouts.groups import make_groups
 from core.rollouts.scoring import Outcome, outcome
-from core.rollouts.strategies import skeleton_clusters
+from core.settings.serving import Signals
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
-from orchestrator.report.canvas import as_file
-from orchestrator.report.matrix import correlations
+from services.signals import with_signals
 from storage import queries
 from storage.rows import RolloutRow
 from storage.session import Store
-from storage.texts import RolloutText, read_texts, texts_path
+from storage.texts import read_texts, texts_path
 
 _EXAMPLES = 5  # disagreements shown in the table; the JSON has all
 
@@ -39,13 +36,17 @@ class ReplayError(CoevoError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Votes:
-    """What is stored for the questions that the Solver was asked; the lists are in the same order."""
+class _Voted:
+    """What is stored of a question that the Solver was asked."""
 
-    questions: list[LabelledQuestion]
-    rows: list[list[RolloutRow]]
-    texts: list[list[str] | None]  # None for a question whose texts are not stored
-    truths: list[str | None]  # the oracle's answers
+    question: LabelledQuestion
+    votes: list[RolloutRow]
+    texts: list[str] | None  # None if they are not stored
+    truth: str | None  # the oracle's answer
+
+    @property
+    def label(self) -> str | None:
+        return self.question.label.answer if self.question.label else None
 
 
 def replay(
@@ -61,85 +62,70 @@ def replay(
     Raises `ReplayError`, `StoreError`.
     """
     needs_texts = any(method.needs & {"embeddings", "clusters"} for method in methods)
-    votes = _read_votes(store, texts if needs_texts else None, run, iteration, kept)
+    voted = _read(store, texts if needs_texts else None, run, iteration, kept)
+    answers = [[vote.answer for vote in row.votes] for row in voted]
     with Grader() as grader:
-        answers = [[row.answer for row in group] for group in votes.rows]
-        stored_labels = [question.label.answer if question.label else None for question in votes.questions]
-        groups_by_label = make_groups(answers, stored_labels, grader)
-        groups_by_truth = make_groups(answers, votes.truths, grader)
+        by_label = make_groups(answers, [row.label for row in voted], grader)
+        by_truth = make_groups(answers, [row.truth for row in voted], grader)
         outcomes: dict[str, list[Outcome | None]] = {}
-        skipped: dict[str, str] = {}
+        skipped: dict[str, Any] = {}
         for method in methods:
-            groups = groups_by_truth if method.type == "supervised" else groups_by_label
-            outcomes[method.type] = [_outcome(method, group, i, votes) for i, group in enumerate(groups)]
-            if not any(outcomes[method.type]):
-                skipped[method.type] = _reason_to_skip(method, min(map(len, answers), default=0))
-        replayed = [name for name in outcomes if name not in skipped]
-        figures = {name: _figures(outcomes[name], stored_labels, votes.truths, grader) for name in replayed}
-        disagreements = [*_disagreements(votes, {name: outcomes[name] for name in replayed}, grader)]
+            groups = by_truth if method.type == "supervised" else by_label
+            pairs = enumerate(zip(groups, voted, strict=True))
+            replayed = [_outcome(method, replace(group, seed=i), row) for i, (group, row) in pairs]
+            if any(replayed):
+                outcomes[method.type] = replayed
+            else:
+                skipped[method.type] = {"skipped": _reason_to_skip(method, min(map(len, answers), default=0))}
+        figures = {name: _figures(of_method, voted, grader) for name, of_method in outcomes.items()}
+        disagreements = [*_disagreements(voted, outcomes, grader)]
+    errors = [vote.entropy_error for row in voted for vote in row.votes if vote.entropy_error]
     return {
         "run": run,
         "iteration": iteration,
         "over": "kept" if kept else "asked",
-        "questions": len(votes.questions),
-        "rollouts": sum(map(len, votes.rows)),
-        "estimated_entropies": _estimated_entropies(votes),
-        "methods": {**figures, **{name: {"skipped": reason} for name, reason in skipped.items()}},
-        "advantage_correlation": {"methods": replayed, "matrix": _correlations([outcomes[name] for name in replayed])},
+        "questions": len(voted),
+        "rollouts": sum(map(len, answers)),
+        # How many entropies are estimates, as vLLM's are, and the largest possible error of one of them, in nats.
+        "estimated_entropies": {"rollouts": len(errors), "greatest_error": max(errors, default=0.0)},
+        "methods": {**figures, **skipped},
+        "advantage_correlation": {"methods": [*outcomes], "matrix": _correlations([*outcomes.values()])},
         "disagreements": disagreements,
     }
 
 
-def _estimated_entropies(votes: _Votes) -> dict[str, Any]:
-    """How many entropies are estimates, as vLLM's are, and the largest possible error of one of them, in nats."""
-    errors = [row.entropy_error for group in votes.rows for row in group if row.entropy_error]
-    return {"rollouts": len(errors), "greatest_error": max(errors, default=0.0)}
-
-
-def _read_votes(store: Store, texts: Path | None, run: str, iteration: int, kept: bool) -> _Votes:
+def _read(store: Store, folder: Path | None, run: str, iteration: int, kept: bool) -> list[_Voted]:
     with store.read() as session:
         oracle = queries.runs.config_of_run(session, run).audit.label
         labelled = queries.questions.labels_of(session, run, iteration, "kept" if kept else None)
-        rows = queries.questions.rollouts_of(session, run, iteration)
+        votes = queries.questions.rollouts_of(session, run, iteration)
         audited = queries.questions.oracle_labels_of(session, run, iteration, oracle) if oracle else []
-    by_question = {key: list(group) for key, group in groupby(rows, key=lambda row: row.question_id)}
-    questions = [
-        question for question in labelled if question.label is not None and question.question_id in by_question
-    ]
-    if not questions:
+    votes_of = {key: [*group] for key, group in groupby(votes, lambda vote: vote.question_id)}
+    path = texts_path(folder, run, iteration, "label_questions") if folder is not None else None
+    texts = read_texts(path) if path is not None and path.exists() else []  # methods that need texts are skipped
+    texts_of = {key: [text.text for text in group] for key, group in groupby(texts, lambda text: text.question_id)}
+    truths = {label.question_id: label.truth for label in audited}
+    keys = [(row.question_id, row) for row in labelled if row.label is not None and row.question_id in votes_of]
+    if not keys:
         raise ReplayError(
             f"run {run}, iteration {iteration}: expected stored votes, found none: label_questions has not been done"
         )
-    stored_texts: list[RolloutText] = []  # without texts, the methods that need them are skipped
-    if texts is not None and texts_path(texts, run, iteration, "label_questions").exists():
-        stored_texts = read_texts(texts_path(texts, run, iteration, "label_questions"))
-    texts_by_id = {
-        key: [text.text for text in group] for key, group in groupby(stored_texts, key=lambda text: text.question_id)
-    }
-    truths = {label.question_id: label.truth for label in audited}
-    ids = [question.question_id for question in questions]
-    return _Votes(
-        questions, [by_question[i] for i in ids], [texts_by_id.get(i) for i in ids], [truths.get(i) for i in ids]
-    )
+    return [_Voted(row, votes_of[key], texts_of.get(key), truths.get(key)) for key, row in keys]
 
 
-def _outcome(method: Method, group: Group, index: int, votes: _Votes) -> Outcome | None:
+def _outcome(method: Method, group: Group, row: _Voted) -> Outcome | None:
     """What the method makes of the group; None if it lacks a signal that the method needs."""
-    texts, rows = votes.texts[index], votes.rows[index]
-    group = replace(group, question_id=votes.questions[index].question_id, seed=index)
-    if method.needs & {"embeddings", "clusters"} and texts is None:
+    entropies = [vote.mean_entropy for vote in row.votes]
+    if (
+        (method.needs & {"embeddings", "clusters"} and row.texts is None)
+        or ("label" in method.needs and group.label is None)
+        or ("mean_entropy" in method.needs and None in entropies)
+    ):
         return None
-    if "label" in method.needs and group.label is None:
-        return None
+    group = replace(group, question_id=row.question.question_id)
     if "mean_entropy" in method.needs:
-        entropies = [row.mean_entropy for row in rows]
-        if None in entropies:
-            return None
         group = replace(group, mean_entropy=np.array(entropies, dtype=np.float64))
-    if "embeddings" in method.needs:
-        group = replace(group, embeddings=hashed_embeddings(texts or []))
-    if "clusters" in method.needs:
-        group = replace(group, clusters=skeleton_clusters(texts or []))
+    [group] = with_signals([group], [(row.question.text or "", row.texts or [])], method, Signals())
     try:
         return outcome(group, method)
     except ValueError:  # the method's sets are larger than the group
@@ -158,25 +144,16 @@ def _reason_to_skip(method: Method, rollouts: int) -> str:
     return "no oracle's answers are stored" if method.type == "supervised" else "no labels are stored"
 
 
-def _figures(
-    outcomes: Sequence[Outcome | None],
-    stored_labels: Sequence[str | None],
-    truths: Sequence[str | None],
-    grader: Grader,
-) -> dict[str, Any]:
-    replayed = [
-        (outcome, label, truth)
-        for outcome, label, truth in zip(outcomes, stored_labels, truths, strict=True)
-        if outcome
-    ]
-    labels = [outcome.scored.label for outcome, _, _ in replayed]
-    rewards = np.concatenate([outcome.scored.rewards for outcome, _, _ in replayed])
-    learned = [outcome for outcome, _, _ in replayed if outcome.scored.learn]
+def _figures(outcomes: Sequence[Outcome | None], voted: Sequence[_Voted], grader: Grader) -> dict[str, Any]:
+    replayed = [(outcome, row) for outcome, row in zip(outcomes, voted, strict=True) if outcome]
+    labels = [outcome.scored.label for outcome, _ in replayed]
+    rewards = np.concatenate([outcome.scored.rewards for outcome, _ in replayed])
+    learned = [outcome for outcome, _ in replayed if outcome.scored.learn]
     return {
         "questions": len(replayed),
         "labelled": _share(sum(label is not None for label in labels), len(labels)),
-        "as_stored": _equal(zip(labels, (label for _, label, _ in replayed), strict=True), grader),
-        "label_accuracy": _equal(zip(labels, (truth for _, _, truth in replayed), strict=True), grader),
+        "as_stored": _equal(zip(labels, (row.label for _, row in replayed), strict=True), grader),
+        "label_accuracy": _equal(zip(labels, (row.truth for _, row in replayed), strict=True), grader),
         "dropped": _share(len(replayed) - len(learned), len(replayed)),
         "silent": _share(sum(not outcome.advantages.any() for outcome in learned), len(learned)),
         "reward": {
@@ -201,7 +178,7 @@ def _share(count: int, n: int) -> dict[str, Any] | None:
 
 
 def _disagreements(
-    votes: _Votes, outcomes: dict[str, list[Outcome | None]], grader: Grader
+    voted: Sequence[_Voted], outcomes: dict[str, list[Outcome | None]], grader: Grader
 ) -> Iterator[dict[str, Any]]:
     """The questions that two methods would label differently. No label counts as different from a label, but methods
     that label no question at all are left out."""
@@ -210,7 +187,7 @@ def _disagreements(
         for name, of_method in outcomes.items()
         if any(outcome and outcome.scored.label for outcome in of_method)
     }
-    for i, (question, truth) in enumerate(zip(votes.questions, votes.truths, strict=True)):
+    for i, row in enumerate(voted):
         labels = {name: outcome.scored.label for name, of_method in outcomes.items() if (outcome := of_method[i])}
         distinct = {label for label in labels.values() if label is not None}
         differ = len(distinct) > 1 and any(
@@ -218,7 +195,8 @@ def _disagreements(
             for comparison in grader.compare_many([(a, b) for a in distinct for b in distinct if a < b])
         )
         if differ or (distinct and None in labels.values()):
-            yield {"question_id": question.question_id, "text": question.text, "truth": truth, "labels": labels}
+            question = row.question
+            yield {"question_id": question.question_id, "text": question.text, "truth": row.truth, "labels": labels}
 
 
 def _correlations(outcomes: Sequence[Sequence[Outcome | None]]) -> list[list[float | None]]:
@@ -232,13 +210,9 @@ def _correlations(outcomes: Sequence[Sequence[Outcome | None]]) -> list[list[flo
         if not both:
             return None
         x, y = (np.concatenate([pair[side].advantages for pair in both]) for side in (0, 1))
-        return float(np.corrcoef(x, y)[0, 1]) if _varies(x) and _varies(y) else None
+        return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0 and np.ptp(y) > 0 else None
 
     return [[correlation(a, b) for b in outcomes] for a in outcomes]
-
-
-def _varies(values: NDArray[np.float64]) -> bool:
-    return bool(np.ptp(values) > 0)
 
 
 def table(result: dict[str, Any]) -> Tables:
@@ -263,7 +237,10 @@ def table(result: dict[str, Any]) -> Tables:
     correlations_table = Table("r", *names, title="correlation of advantages (Pearson)", box=SIMPLE_HEAD)
     for name, values in zip(names, result["advantage_correlation"]["matrix"], strict=True):
         correlations_table.add_row(name, *("" if value is None else f"{value:.2f}" for value in values))
-    examples = Table("question", "truth", "labels", title=_examples_title(result), box=SIMPLE_HEAD)
+    differing = len(result["disagreements"])
+    first = f", the first {_EXAMPLES}" if differing > _EXAMPLES else ""
+    title = f"{differing} questions that the methods label differently{first}"
+    examples = Table("question", "truth", "labels", title=title, box=SIMPLE_HEAD)
     for example in result["disagreements"][:_EXAMPLES]:
         by_label: dict[str, list[str]] = {}  # label -> the methods that give it
         for name, label in example["labels"].items():
@@ -274,25 +251,8 @@ def table(result: dict[str, Any]) -> Tables:
     return Tables(*tables)
 
 
-def _examples_title(result: dict[str, Any]) -> str:
-    count = len(result["disagreements"])
-    return f"{count} questions that the methods label differently" + (
-        f", the first {_EXAMPLES}" if count > _EXAMPLES else ""
-    )
-
-
 def _percent(figure: dict[str, Any] | None) -> str:
     if figure is None:
         return ""
     low, high = figure["ci95"]
     return f"{100 * figure['value']:.1f}% [{100 * low:.1f}, {100 * high:.1f}]\nn = {figure['n']}"
-
-
-def write_picture(result: dict[str, Any], folder: Path) -> Path:
-    """Write the correlations as a PNG into `folder` and return its path."""
-    names, matrix = result["advantage_correlation"]["methods"], result["advantage_correlation"]["matrix"]
-    title = f"{result['run']}, iteration {result['iteration']}: correlation of advantages, {result['rollouts']:,} votes"
-    path = folder / f"{result['run']}-{result['iteration']}-replay.png"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(as_file(correlations(title, names, matrix)))
-    return path

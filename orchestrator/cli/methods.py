@@ -134,7 +134,7 @@ def replay(
     """Show which labels and rewards each method would give to an iteration's stored votes. Nothing is trained."""
     with clear_errors():
         from orchestrator.analysis.replay import replay as replay_votes
-        from orchestrator.analysis.replay import table, write_picture
+        from orchestrator.analysis.replay import table
 
         coevo_home = home()
         method_names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
@@ -144,5 +144,3 @@ def replay(
             print(json.dumps(result, indent=1, allow_nan=False))
         else:
             Console(width=150).print(table(result))
-            if result["advantage_correlation"]["methods"]:
-                print(f"picture: {write_picture(result, coevo_home.reports)}")

@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
 from core.grading.grader import Grader
 from core.grading.kinds import AnswerKind, compare_many, read_answer
-from core.questions.voting import Classes, classify_many
+from core.questions.voting import classify_many
 from core.seeds import seed_for
 from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
-from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, Spent
+from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, FinishReason, Spent
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.stages.context import BATCH, Progress
 from services.inference.client import Reply, spent
@@ -114,40 +115,54 @@ def graded(
     kind: AnswerKind = "math",
     asked_greedily: bool = True,
 ) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:
-    """Grade the answers to each item. `replies` has the sampled replies of all items, if any, then their greedy ones,
-    if they were asked greedily.
+    """Grade the answers in `replies`, which are in the order of the groups of `count`."""
+    groups = [
+        [Given(read_answer(kind, reply.text), reply.tokens, reply.finish_reason) for reply in group]
+        for group in replies
+    ]
+    return count(items, groups, grader, kind, asked_greedily)
+
+
+class Given(NamedTuple):
+    """An answer as a model gave it, before it is graded."""
+
+    answer: str | None
+    tokens: int
+    finish_reason: FinishReason
+
+
+def count(
+    items: Sequence[BenchmarkItem],
+    groups: Sequence[Sequence[Given]],
+    grader: Grader,
+    kind: AnswerKind,
+    asked_greedily: bool,
+) -> tuple[list[Evaluated], list[EvaluatedAnswer]]:
+    """Grade the answers to each item, and count the right ones. `groups` has the sampled answers to all items, if any,
+    then their greedy ones, if they were asked greedily.
 
     Without samples, the greedy answer counts as the only sample.
     """
-    answers = [[read_answer(kind, reply.text) for reply in group] for group in replies]
-    n, of_greedy = len(items), len(replies) - len(items) if asked_greedily else len(replies)
+    answers = [[given.answer for given in group] for group in groups]
+    n, of_greedy = len(items), len(groups) - len(items) if asked_greedily else len(groups)
     votes = classify_many(answers[:n], grader if kind == "math" else None)
-    groups = [*answers, *([label.answer] for label, _ in votes)]
-    verdicts = _verdicts(groups, [item.answer for item in items] * (len(groups) // n), grader, kind)
+    of_majority = [[label.answer] for label, _ in votes]
+    truths = [item.answer for item in items] * (len(groups) // n + 1)
+    verdicts = _verdicts([*answers, *of_majority], truths, grader, kind)
     results, rows = list[Evaluated](), list[EvaluatedAnswer]()
     for i, item in enumerate(items):
         sampled = [verdict == "equal" for verdict in verdicts[i]]
         greedy = verdicts[of_greedy + i][0] == "equal" if asked_greedily else None
-        majority = verdicts[len(answers) + i][0] == "equal"
+        majority = verdicts[len(groups) + i][0] == "equal"
         results.append(Evaluated(item.id, item.level, len(sampled), sum(sampled), greedy, majority))
-    if of_greedy:
-        for i, item in enumerate(items):
-            rows += _rows(item, range(len(answers[i])), replies[i], answers[i], votes[i][1], verdicts[i])
-    for i in range(of_greedy, len(answers)):
-        rows += _rows(items[i - of_greedy], [GREEDY], replies[i], answers[i], (None,), verdicts[i])
+    for i, group in enumerate(groups):
+        is_greedy = i >= of_greedy
+        indices = [GREEDY] if is_greedy else range(len(group))
+        classes = (None,) if is_greedy else votes[i][1]
+        for index, given, answer_class, verdict in zip(indices, group, classes, verdicts[i], strict=True):
+            of_answer = (given.answer, answer_class, verdict, given.tokens, given.finish_reason)
+            rows.append(EvaluatedAnswer(items[i % n].id, index, *of_answer))
     return results, rows
-
-
-def _rows(
-    item: BenchmarkItem,
-    indices: Iterable[int],
-    replies: Sequence[Reply],
-    answers: Sequence[str | None],
-    classes: Classes,
-    verdicts: Verdicts,
-) -> Iterator[EvaluatedAnswer]:
-    for index, reply, answer, answer_class, verdict in zip(indices, replies, answers, classes, verdicts, strict=True):
-        yield EvaluatedAnswer(item.id, index, answer, answer_class, verdict, reply.tokens, reply.finish_reason)
 
 
 def _verdicts(

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
 from core.statistics.standing import best_of
-from core.types import Checkpoint, Evaluated, Role, checkpoint_id
+from core.types import STAGES, Checkpoint, Evaluated, Role, Stage, checkpoint_id
+from orchestrator.plan import TRAININGS
 from services.drift.series import accuracies
 from storage import queries
 
@@ -17,12 +18,13 @@ from storage import queries
 @dataclass(frozen=True, slots=True)
 class Chain:
     """The checkpoints of a run as an iteration sees them. What was decided after that iteration or later is left out,
-    so that an iteration that is run again after a crash sees the same."""
+    so that an iteration that is run again after a crash sees the same. With `stage`, it is as when that stage began."""
 
     session: Session
     run: str
     config: RunConfig
     iteration: int
+    stage: Stage = "check_health"  # which begins after all trainings
 
     def checkpoint(self, role: Role, up_to: int | None = None) -> Checkpoint:
         """The newest checkpoint of the model that plays `role`: of this iteration, or of the iteration `up_to`.
@@ -44,11 +46,13 @@ class Chain:
 
     def trained(self, role: Role) -> list[Checkpoint]:
         """The loop's trained checkpoints of the model that plays `role`, in the order of their trainings."""
-        application = self.config.application(role)
+        application, now = self.config.application(role), STAGES.index(self.stage)
+        made_before = {made: STAGES.index(stage) < now for stage, (made, _) in TRAININGS.items()}
         return [
             checkpoint
             for checkpoint in queries.checkpoints.checkpoints_of(self.session, self.run)
             if checkpoint.role in ("challenger", "solver") and self.config.application(checkpoint.role) == application
+            if checkpoint.iteration != self.iteration or made_before[checkpoint.role]
         ]
 
     def checkpoints_at(self, iteration: int) -> dict[Role, str]:

@@ -11,11 +11,12 @@ from core.settings.evaluation import Protocol
 from core.types import Checkpoint, Spent
 from orchestrator.evaluation.answering import answer_all
 from orchestrator.evaluation.manifest import manifest_of
-from orchestrator.question_sets.benchmarks import BenchmarkError
+from orchestrator.question_sets.benchmarks import BenchmarkError, LoadedBenchmark
 from orchestrator.question_sets.held_out import load_for
 from orchestrator.serving.applications import engine_of
 from orchestrator.stages.context import Context
 from storage import queries
+from storage.rows import EvaluationRow
 from storage.texts import TextWriter, evaluation_path
 
 
@@ -26,14 +27,8 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
     """
     config = context.config
     benchmark = load_for(config, name)
-    identity = {"checkpoint": solver.id, "sha256": solver.sha256}
-    engine = engine_of(config.serving.applications)
-    manifest = manifest_of(identity, engine, benchmark, protocol, config.seed)
     with context.write() as session:
-        queries.evaluations.add_benchmark_items(session, benchmark.sha256, benchmark.items)
-        row = queries.evaluations.begin_evaluation(
-            session, model=solver.id, checkpoint=solver.id, run=context.run, benchmark=name, manifest=manifest
-        )
+        row = begin(session, context, solver, benchmark, protocol)
     begun_with = row.manifest["benchmark"]["sha256"]
     if begun_with != benchmark.sha256:
         raise BenchmarkError(
@@ -42,23 +37,33 @@ def evaluate_on(context: Context, solver: Checkpoint, name: str, protocol: Proto
         )
     keeps_texts = config.rollout_text == "all"
     texts = TextWriter(evaluation_path(context.home.texts, row.id), context.refuse_lost) if keeps_texts else None
-    ask = partial(context.replies_in_order, "solver", solver)
-    grader, progress = process_grader(), context.batch_done
-
-    def charge(session: Session, spent: Spent) -> None:
-        queries.usage.add_usage(session, context.key, "evaluation", spent)
-
     answer_all(
         context.store,
         row,
         benchmark,
         protocol,
         config.seed,
-        ask,
-        grader,
-        progress,
+        partial(context.replies_in_order, "solver", solver),
+        process_grader(),
+        context.batch_done,
         texts,
         write=context.write,
-        charge=charge,
+        charge=partial(charge, context),
     )
     return len(benchmark.items)
+
+
+def begin(
+    session: Session, context: Context, solver: Checkpoint, benchmark: LoadedBenchmark, protocol: Protocol
+) -> EvaluationRow:
+    """Store the evaluation of a run's checkpoint on a benchmark, or return the one that was begun, which goes on."""
+    config = context.config
+    identity, engine = {"checkpoint": solver.id, "sha256": solver.sha256}, engine_of(config.serving.applications)
+    manifest = manifest_of(identity, engine, benchmark, protocol, config.seed)
+    queries.evaluations.add_benchmark_items(session, benchmark.sha256, benchmark.items)
+    names = {"model": solver.id, "checkpoint": solver.id, "run": context.run, "benchmark": benchmark.name}
+    return queries.evaluations.begin_evaluation(session, **names, manifest=manifest)
+
+
+def charge(context: Context, session: Session, spent: Spent) -> None:
+    queries.usage.add_usage(session, context.key, "evaluation", spent)

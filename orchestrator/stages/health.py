@@ -23,8 +23,7 @@ from core.statistics.standing import best_of
 from core.types import Role
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
-from services.drift.series import ill_posed_in
-from services.oracles.accuracy import measured_in
+from services.drift.series import figures_of_labels
 from storage import queries
 
 log = logging.getLogger(__name__)
@@ -105,16 +104,14 @@ def _first_step_alarms(steps: Sequence[dict[str, float]], context: Context) -> l
 
 
 def _label_signals(session: Session, context: Context) -> dict[str, Any]:
-    """Label accuracy and the ill-posed share, as in the series: a graded sample is weighted to all pseudo-labels."""
+    """Label accuracy and the ill-posed share, as `audit_labels` has stored them."""
     oracle = context.config.audit.label
     if oracle is None or isinstance(context.config, SelfTraining):
         return {}
-    accuracies_by_slice = measured_in(session, context.run, context.iteration, oracle)
-    accuracy = {measured.over: measured.figure for measured in accuracies_by_slice}
-    ill_posed = ill_posed_in(session, context.run, context.iteration, oracle)
+    stored = figures_of_labels(session, context.run, context.iteration, oracle)
     return {
-        "label_accuracy_kept": _figure(accuracy.get("kept")),
-        "ill_posed_share": _figure(ill_posed.get("all")),
+        "label_accuracy_kept": _figure(stored.get(("label_accuracy", "kept"))),
+        "ill_posed_share": _figure(stored.get(("ill_posed_share", "all"))),
     }
 
 

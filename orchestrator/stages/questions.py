@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from core.grading.answers import extract_boxed
-from core.questions.filtering import filter_questions
+from core.grading.grader import process_grader
+from core.questions.filtering import band_verdict, filter_questions
 from core.questions.parsing import parse_question
 from core.questions.similarity import clusters
-from core.settings.config import CoEvolution
+from core.questions.voting import vote_many
+from core.settings.config import CoEvolution, Votes
 from core.types import LabelledQuestion, Question, Rollout, Verdict, question_id
 from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.stages.context import Context
@@ -85,14 +87,24 @@ def rollouts_of(identity: str, replies: Sequence[Reply]) -> list[Rollout]:
     ]
 
 
+def labelled(
+    questions: Sequence[Question], answers: Sequence[Sequence[str | None]], dataset: Votes
+) -> list[LabelledQuestion]:
+    """The pseudo-label and the verdict that each question gets by the answers of its votes."""
+    votes = vote_many(answers, process_grader(), dataset.denominator)
+    return [
+        LabelledQuestion(question.id, question.text, label, band_verdict(label, dataset.limits))
+        for question, label in zip(questions, votes, strict=True)
+    ]
+
+
 def rollouts_with_text(
     context: Context, groups: Sequence[Sequence[Rollout]], labels: Sequence[LabelledQuestion]
 ) -> list[Rollout]:
     """The rollouts whose texts the run's setting `rollout_text` says to store."""
-    keep = context.config.rollout_text
     return [
         rollout
         for group, label in zip(groups, labels, strict=True)
-        if keep == "all" or (keep == "kept" and label.verdict == "kept")
+        if context.config.keeps_text(kept=label.verdict == "kept")
         for rollout in group
     ]

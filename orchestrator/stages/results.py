@@ -18,7 +18,9 @@ from core.unicode import without_commands
 from orchestrator.ledger import Result
 from services.drift.alerts import MOST_ALERTS
 from services.drift.open_alerts import counted
-from services.drift.series import label_points
+from services.drift.series import figures_of_labels
+from services.matrix import is_set
+from services.oracles.accuracy import SLICES
 from storage import queries
 
 _TRAINED: dict[str, tuple[Role, str]] = {  # stage -> the role, and what precedes the names of its metrics
@@ -129,7 +131,7 @@ def _training(session: Session, key: StageKey, result: Result) -> Iterator[Figur
 
 def _accuracies(session: Session, run: str, checkpoint: str) -> Iterator[Figure]:
     for row in queries.evaluations.evaluation_sums(session, run):
-        if row.checkpoint == checkpoint and row.greedy is not None:
+        if row.checkpoint == checkpoint and row.greedy is not None and not is_set(row.benchmark):
             yield Figure.of_share(f"{Path(row.benchmark).name} pass@1", row.pass_at_1)
             yield Figure.of_share("greedy", row.greedy)
             yield Figure.of_share("majority", row.majority)
@@ -150,11 +152,12 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
     if "unreachable" in result:
         audited = f"only {n:,} labels were" if (n := result.get("audited")) else "nothing was"
         return StageResult(sentences=(f"the oracle {oracle} did not answer, so {audited} audited",))
-    points = [point for point in label_points(session, key.run, key.iteration) if point.oracle == oracle]
+    stored = figures_of_labels(session, key.run, key.iteration, oracle)
     figures = [
-        Figure.of_share(f"{_AUDITED[point.name]} of {point.over} labels", estimate)
-        for point in points
-        if (estimate := point.estimate) is not None
+        Figure.of_share(f"{words} of {over} labels", stored[name, over])
+        for name, words in _AUDITED.items()
+        for over in SLICES
+        if (name, over) in stored
     ]
     return StageResult((Figure("audited", f"{result['audited']:,}"), *figures), (f"the oracle is {oracle}",))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from core.settings.config import RunConfig
 from core.types import Role, TrainingRollout
 from orchestrator.stages.context import Context
 from storage import queries
@@ -42,8 +43,10 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
                 for rollout, text in read_step(folder_in(training.work_dir), step)
             ]
             step_rows = [rollout for rollout, _ in stored]
-            prompts = prompts_with_text(context.config.rollout_text, step_rows)
-            texts = (RolloutText(row.prompt_key, row.rollout, text) for row, text in stored if row.prompt in prompts)
+            prompts = prompts_with_text(context.config, step_rows)
+            texts = (
+                RolloutText(row.prompt_key, row.rollout, text) for row, text in stored if row.prompt_key in prompts
+            )
             writer.add(training.steps_before + step, texts)
             rows += step_rows
     writer.finish()
@@ -52,6 +55,6 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
     )
 
 
-def prompts_with_text(keep: str, rollouts: Sequence[TrainingRollout]) -> set[int]:
-    """The prompts of a step whose texts the setting `rollout_text` says to store; "kept": that were learned from."""
-    return {row.prompt for row in rollouts if keep == "all" or (keep == "kept" and row.advantage is not None)}
+def prompts_with_text(config: RunConfig, rollouts: Sequence[TrainingRollout]) -> set[str]:
+    """The keys of the prompts whose texts the setting `rollout_text` says to store; "kept": that were learned from."""
+    return {row.prompt_key for row in rollouts if config.keeps_text(kept=row.advantage is not None)}

@@ -1,1 +1,1 @@
-"""`coevo verify`: whether what is stored of a run is consistent, recomputed from the raw rows. Nothing is changed."""
+"""`coevo verify`: whether what is stored of a run follows from its raw rows, by the functions of the loop itself."""

@@ -1,12 +1,13 @@
-"""A check: how many things were looked at, and what is not as it should be."""
+"""A check: what it compares, and what is not as it should be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 
-_MOST_CHARS = 200  # of a value that is shown; it may be a model's text
+Compared = tuple[str, object, object]  # a row or a file, what is expected of it, and what is stored
+_TOLERANCE = 1e-6  # of numbers, relative to the largest beside them: the same sum in another order is rounded otherwise
+_MOST_CHARS = 400  # of a value that is shown; it may be a model's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +28,6 @@ class Check:
     violations: list[Violation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def expect(self, row: str, expected: object, stored: object) -> None:
-        """Count one thing, and a violation if the two values differ."""
-        self.checked += 1
-        if expected != stored:
-            self.violate(row, shown(expected), shown(stored))
-
-    def expect_fields(self, row: str, expected: Mapping[str, object], stored: Mapping[str, object]) -> None:
-        """Count one thing, and a violation for each field of `expected` that has another value in `stored`."""
-        self.checked += 1
-        for name, value in expected.items():
-            if stored.get(name) != value:
-                self.violate(f"{row}: {name}", shown(value), shown(stored.get(name)))
-
-    def violate(self, row: str, expected: str, stored: str) -> None:
-        self.violations.append(Violation(row, expected, stored))
-
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -57,12 +42,28 @@ class Verification:
         return sum(len(check.violations) for check in self.checks)
 
 
+def differences(row: str, expected: object, stored: object) -> Iterator[Violation]:
+    """What differs: the fields of two rows of one kind, the keys of a mapping that are expected, else the values."""
+    if is_dataclass(expected) and type(expected) is type(stored):
+        for name in (item.name for item in fields(expected)):
+            yield from differences(f"{row}: {name}", getattr(expected, name), getattr(stored, name))
+    elif isinstance(expected, Mapping) and isinstance(stored, Mapping):
+        for name, value in expected.items():
+            yield from differences(f"{row}: {name}", value, stored.get(name))
+    elif not _same(expected, stored):
+        yield Violation(row, shown(expected), shown(stored))
+
+
+def _same(a: object, b: object, largest: float = 0.0) -> bool:
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        largest = max((abs(number) for number in [*a, *b] if isinstance(number, float)), default=0.0)
+        return all(_same(x, y, largest) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= _TOLERANCE * max(largest, abs(a))
+    return a == b
+
+
 def shown(value: object) -> str:
     """A value for a message. Control characters in it are escaped, and its length is limited."""
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= _MOST_CHARS else text[:_MOST_CHARS] + "…"
-
-
-def fields_of(row: Any) -> dict[str, Any]:
-    """Field -> value of a dataclass, without copies of the values."""
-    return {item.name: getattr(row, item.name) for item in fields(row)}

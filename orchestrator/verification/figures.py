@@ -1,129 +1,163 @@
-"""The series and the oracles' labels that they rest on."""
+"""Labels and figures, made again from their raw rows by the functions that made them.
+
+A comparison that runs into the grader's time limit has no verdict, and another time it may have one. What depends on
+such a comparison is named in a note.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from itertools import groupby
 
-from sqlalchemy.orm import Session
-
+from core.errors import CoevoError
+from core.grading.grader import process_grader
+from core.questions.filtering import band_verdict, filter_questions, statistics
+from core.types import GREEDY, BenchmarkItem, LabelledQuestion, checkpoint_id, evaluation_id
+from orchestrator.evaluation.answering import Given, count
+from orchestrator.question_sets.benchmarks import evaluated_in
+from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.stages.auditing import audited_labels
-from orchestrator.verification.checks import Check, shown
+from orchestrator.stages.questions import labelled
+from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
-from services.drift.series import OF_LABELS, estimated_points, points_of
+from services.drift.series import estimated_points, points_of
+from services.evaluations import items_of
 from services.oracles import human
 from storage import queries
 from storage.rows import SeriesPoint
 
-# Relative to a figure's value. Sums of the same numbers in another order differ by rounding, and an interval's end is a
-# root of such a difference.
-_TOLERANCE = 1e-6
-_LEAST_TOLERANCE = 1e-12  # for values near 0
-
-_RECOMPUTED = ("exact", "given")  # oracles that need no service and no program of the user's
-
-_Key = tuple[int, str, str, str]  # iteration, name, over, oracle
+_UNDECIDED = "the grader could not decide the same comparisons as in the run"
 
 
-def series(check: Check, subject: Subject) -> None:
-    """The measured series of each finished iteration, but for those of oracles, are what the other tables give."""
-    _measured(check, subject, of_labels=False)
+def labels(subject: Subject) -> Iterator[Compared | str]:
+    """Each question that was asked has its m votes, and the pseudo-label and the verdict that these give; any other has
+    no vote, and the verdict that its text gives. The iteration's statistics are those of its labels."""
+    config, dataset = subject.config, subject.config.dataset
+    try:
+        held_out: set[str] | None = held_out_texts(config)
+    except CoevoError:
+        held_out = None
+        yield "a benchmark cannot be read here, so it is not checked which questions repeat one of it"
+    for t, stage, result in subject.done("label_questions" if config.votes_before_training else "read_prompts"):
+        questions = subject.read(queries.questions.questions_of, subject.name, t)
+        rows = subject.read(queries.questions.labels_of, subject.name, t)
+        rollouts = subject.read(queries.questions.rollouts_of, subject.name, t)
+        votes = {key: [*group] for key, group in groupby(rollouts, lambda vote: vote.question_id)}
+        refused = filter_questions(questions, held_out or ())
+        if held_out is None:  # then any question may have repeated a held-out one
+            refused |= dict.fromkeys([row.question_id for row in rows if row.verdict == "duplicate"], "duplicate")
+        expected = {row.id: LabelledQuestion(row.id, row.text, None, refused.get(row.id, "kept")) for row in questions}
+        if stage == "label_questions":
+            asked = [question for question in questions if question.id not in refused]
+            answers = [[vote.answer for vote in votes.get(question.id, [])] for question in asked]
+            expected |= {row.question_id: row for row in labelled(asked, answers, dataset)}
+        stored = {row.question_id: row for row in rows}
+        for key in sorted(expected | stored):
+            row, of_run = expected.get(key), stored.get(key)
+            indices = [*range(dataset.votes)] if row is not None and row.label is not None else []
+            yield f"{key}: sample indices of the votes", indices, [vote.sample_index for vote in votes.get(key, [])]
+            if row and of_run and row.label and of_run.label and row.label.unknown != of_run.label.unknown:
+                row = replace(of_run, verdict=band_verdict(of_run.label, dataset.limits))
+                yield f"{key}: {_UNDECIDED}"
+            yield key, row, of_run
+        of_labels = asdict(statistics(rows))
+        stats = subject.read(queries.figures.filter_stats_of, subject.name).get(t)
+        yield f"filter_stats of iteration {t}", of_labels, asdict(stats) if stats else {}
+        if stage == "label_questions":
+            yield f"result of label_questions {t}", of_labels, result
 
 
-def label_accuracy(check: Check, subject: Subject) -> None:
-    """Label accuracy and the share of ill-posed questions of each finished iteration are what the oracles' labels
-    give."""
-    _measured(check, subject, of_labels=True)
+def oracle_labels(subject: Subject) -> Iterator[Compared | str]:
+    """The labels of the run's own audits, by an oracle that needs no service and no program of the user's."""
+    audit = subject.config.audit
+    for t, _, result in subject.done("audit_labels") if audit.oracle in ("exact", "given") else ():
+        rows = subject.read(queries.questions.oracle_labels_of, subject.name, t, str(audit.oracle))
+        stored = {row.question_id: row.verdict for row in rows}
+        expected = {row.question_id: row.verdict for row in audited_labels(subject.store, subject.name, t, audit)}
+        yield f"result of audit_labels {t}: audited", len(expected), result.get("audited")
+        for key in sorted(expected | stored):
+            verdicts = expected.get(key), stored.get(key)
+            if audit.oracle == "given" and verdicts[0] != verdicts[1] and "unknown" in verdicts:
+                yield f"{key}: {_UNDECIDED}"
+            else:
+                yield f"{key}: verdict of {audit.oracle}", *verdicts
 
 
-def _measured(check: Check, subject: Subject, *, of_labels: bool) -> None:
-    for t in subject.finished:
-        with subject.store.read() as session:
-            expected = points_of(session, subject.name, t)
-            stored = [point for point in _stored(session, subject) if point.iteration == t and not point.estimated]
-        _compare(check, *([p for p in points if (p.name in OF_LABELS) == of_labels] for points in (expected, stored)))
+def series(subject: Subject) -> Iterator[Compared | str]:
+    """The measured series of each finished iteration, label accuracy among them, are what the other tables give; its
+    estimates are what p_hat and the audits of other iterations give.
 
-
-def estimates(check: Check, subject: Subject) -> None:
-    """Estimated label accuracy is what p_hat and the audits of other iterations give.
-
-    They are computed anew when questions are labelled, and once an audit is over: at the end of the iteration if it is
+    Estimates are made anew when questions are labelled, and once an audit is over: at the end of the iteration if it is
     the run's own, and of the sample if people label it. Until then they are those of the time before, and left out.
     """
-    with subject.store.read() as session:
-        expected = estimated_points(session, subject.name)
-        stored = [point for point in _stored(session, subject) if point.estimated]
-        by_people = queries.audits.oracles_of(session, subject.name).get(human.ORACLE, [])
-        in_progress = {human.ORACLE for t in by_people if not human.is_over(session, subject.name, t)}
-        stages = queries.ledger.stages_of(session, subject.name)
-    ended = {row.iteration for row in stages if row.stage == "check_health" and row.status == "done"}
-    if in_progress:
-        check.notes.append("people have not finished a sample, so estimates from their labels are left out")
-    if any(row.stage == "audit_labels" and row.iteration not in {0, *ended} for row in stages):
-        check.notes.append("the iteration of an audit is not finished, so no estimate is checked")
-        return
-    chosen = [
-        [point for point in points if point.iteration in subject.finished and point.oracle not in in_progress]
-        for points in (expected, stored)
-    ]
-    _compare(check, *chosen)
+    finished = subject.finished
+    stored = [row for row in subject.read(queries.series.series_of, subject.name) if row.iteration in finished]
+    expected = [row for t in finished for row in subject.read(points_of, subject.name, t)]
+    sampled = subject.read(queries.audits.oracles_of, subject.name).get(human.ORACLE, [])
+    over = [subject.read(human.is_over, subject.name, t) for t in sampled]
+    if all(over) and finished >= {t for t, *_ in subject.done("audit_labels")}:
+        expected += [row for row in subject.read(estimated_points, subject.name) if row.iteration in finished]
+    else:
+        stored = [row for row in stored if not row.estimated]
+        yield "an audit is not over, so no estimate of label accuracy is checked"
+    a, b = _by_key(expected), _by_key(stored)
+    yield from ((row, a.get(row), b.get(row)) for row in sorted(a | b))
 
 
-def _stored(session: Session, subject: Subject) -> list[SeriesPoint]:
-    return queries.series.series_of(session, subject.name)
+def _by_key(points: Iterable[SeriesPoint]) -> dict[str, list[float | None]]:
+    return {
+        f"series {row.name}{f' of {row.over}' if row.over else ''}{f' by {row.oracle}' if row.oracle else ''}"
+        f"{', estimated' if row.estimated else ''}, iteration {row.iteration}": [row.value, row.lo, row.hi, row.n]
+        for row in points
+    }
 
 
-def _compare(check: Check, expected: Iterable[SeriesPoint], stored: Iterable[SeriesPoint]) -> None:
-    expected_by_key, stored_by_key = ({_key(point): point for point in points} for points in (expected, stored))
-    for key in sorted(expected_by_key | stored_by_key):
-        point, stored_point = expected_by_key.get(key), stored_by_key.get(key)
-        check.checked += 1
-        if point is None or stored_point is None or not _equal(point, stored_point):
-            check.violate(_row(key), _text(point), _text(stored_point))
+def evaluations(subject: Subject) -> Iterator[Compared]:
+    """A stage that evaluates asked the checkpoint that the chain says, on all of the run's benchmarks, to the end."""
+    for t, stage, result in subject.done("evaluate", "evaluate_labelled"):
+        of_branch, asked = checkpoint_id(subject.name, "labelled", t), 0
+        checkpoint = of_branch if stage == "evaluate_labelled" else subject.playing("solver", t, stage)
+        for benchmark in evaluated_in(subject.config):
+            key = evaluation_id(checkpoint, benchmark)
+            row = subject.read(queries.evaluations.find_evaluation, key)
+            asked += len(subject.read(queries.evaluations.results_of, key))
+            is_finished = row is not None and row.finished_at is not None
+            yield f"{stage} of iteration {t}: evaluation of {checkpoint} on {benchmark}", True, is_finished
+        yield f"result of {stage} of iteration {t}", {"checkpoint": checkpoint, "items": asked}, result
 
 
-def _equal(a: SeriesPoint, b: SeriesPoint) -> bool:
-    tolerance, pairs = _TOLERANCE * abs(a.value) + _LEAST_TOLERANCE, ((a.value, b.value), (a.lo, b.lo), (a.hi, b.hi))
-    return a.n == b.n and all(_close(x, y, tolerance) for x, y in pairs)
-
-
-def _close(a: float | None, b: float | None, tolerance: float) -> bool:
-    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=0.0, abs_tol=tolerance))
-
-
-def _key(point: SeriesPoint) -> _Key:
-    return point.iteration, point.name, point.over, point.oracle
-
-
-def _row(key: _Key) -> str:
-    iteration, name, over, oracle = key
-    return f"series {name}{f' of {over}' if over else ''}{f' by {oracle}' if oracle else ''}, iteration {iteration}"
-
-
-def _text(point: SeriesPoint | None) -> str:
-    return shown(point and (point.value, point.lo, point.hi, point.n))
-
-
-def oracle_labels(check: Check, subject: Subject) -> None:
-    """The labels of the run's own audits. Those of the oracles `exact` and `given` follow from the question's text, or
-    from its given answer, and are recomputed; other oracles are not asked again."""
-    undecided = 0
-    audit = subject.config.audit
-    for t, result in subject.done("audit_labels"):
-        if audit.oracle is None or audit.oracle not in _RECOMPUTED:
+def evaluated_questions(subject: Subject) -> Iterator[Compared | str]:
+    """The counts of each question of the run's evaluations, and the verdicts and the classes of its answers, are those
+    that the grader gives."""
+    for row in subject.read(queries.evaluations.of_run, subject.name):
+        if not row.manifest:
+            yield f"{row.benchmark}, {row.model}: what it was asked is not stored"
             continue
+        stored = {result.item_id: result for result in subject.read(queries.evaluations.results_of, row.id)}
+        rows = subject.read(queries.evaluations.answers_of, row.id)
+        answers = {item: [*group] for item, group in groupby(rows, lambda answer: answer.item_id)}
         with subject.store.read() as session:
-            stored = {
-                label.question_id: label
-                for label in queries.questions.oracle_labels_of(session, subject.name, t, audit.oracle)
-            }
-        expected = {label.question_id: label for label in audited_labels(subject.store, subject.name, t, audit)}
-        check.expect(f"result of audit_labels {t}: audited", len(expected), result.get("audited"))
-        for key in sorted(expected | stored):
-            verdicts = [labels[key].verdict if key in labels else None for labels in (expected, stored)]
-            if len({*verdicts}) > 1 and audit.oracle == "given" and "unknown" in verdicts:
-                undecided += 1
-            else:
-                check.expect(f"{key}: verdict of {audit.oracle}", *verdicts)
-    if undecided:
-        check.notes.append(f"{undecided} labels: the grader could not decide the same comparisons as in the run")
+            items = {item.id: item for item in items_of(session, row)}
+        greedy, samples = row.manifest["decoding"]["greedy"], row.manifest["decoding"]["samples"]
+        indices, whole = [*([GREEDY] if greedy else []), *range(samples)], list[BenchmarkItem]()
+        for key in sorted(stored | answers):
+            sampled = [answer.sample_index for answer in answers.get(key, [])]
+            yield f"{row.benchmark}, {row.model}, question {key}: sample indices", indices, sampled
+            whole += [items[key]] if sampled == indices else []
+        given = [[Given(of.answer, of.tokens, of.finish_reason) for of in answers[item.id]] for item in whole]
+        of_samples = [group[len(indices) - samples :] for group in given if samples]
+        of_greedy = [group[:1] for group in given if greedy]
+        kind = row.manifest["grader"]["answers"]
+        results, graded = count(whole, [*of_samples, *of_greedy], process_grader(), kind, greedy) if whole else ([], [])
+        graded.sort(key=lambda answer: (answer.item_id, answer.sample_index))
+        again = {item: [*group] for item, group in groupby(graded, lambda answer: answer.item_id)}
+        for result in results:
+            key, name = result.item_id, f"{row.benchmark}, {row.model}, question {result.item_id}"
+            expected = again[key]
+            if expected != answers[key] and any(answer.verdict == "unknown" for answer in [*expected, *answers[key]]):
+                yield f"{name}: {_UNDECIDED}"
+                continue
+            yield name, result, stored.get(key)
+            for answer, of_run in zip(expected, answers[key], strict=True):
+                yield f"{name}, sample {answer.sample_index}", answer, of_run

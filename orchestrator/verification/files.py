@@ -1,86 +1,113 @@
-"""The files of checkpoints, of the optimisers' moments, and what nothing refers to."""
+"""The files of texts, of checkpoints and of the optimisers' moments, and what nothing refers to."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
 from rich.filesize import decimal
 
+from core.grading.answers import extract_boxed
 from core.settings.config import SelfTraining
+from core.types import evaluation_id
 from orchestrator.check.start import why_no_longer
 from orchestrator.disk.garbage import garbage
-from orchestrator.stages.chain import Chain
-from orchestrator.verification.checks import Check
+from orchestrator.question_sets.benchmarks import evaluated_in
+from orchestrator.stages.training_rollouts import prompts_with_text
+from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
+from orchestrator.verification.trainings import trainings_of
 from storage import queries
 from storage.checkpoints import digest, published_manifest, verify
-from storage.errors import CheckpointError, NotThere
+from storage.errors import CheckpointError, StoreError
 from storage.rows import ENDED
+from storage.texts import evaluation_path, read_texts, texts_path
+
+_Key = tuple[str, int]  # of a text: its question or prompt, and its sample
 
 
-def checkpoints(check: Check, subject: Subject) -> None:
+def texts(subject: Subject) -> Iterator[Compared]:
+    """Each stage that samples has a file of texts that can be read, with a text for exactly those rows of which the run
+    keeps one (`rollout_text`). The answer of a vote is the one in its text."""
+    folder, run, config = subject.home.texts, subject.name, subject.config
+    for t, *_ in subject.done("label_questions"):
+        labels = subject.read(queries.questions.labels_of, run, t)
+        kept = {row.question_id for row in labels if config.keeps_text(kept=row.verdict == "kept")}
+        votes = [row for row in subject.read(queries.questions.rollouts_of, run, t) if row.question_id in kept]
+        answers = {(row.question_id, row.sample_index): row.answer for row in votes}
+        yield from _texts(texts_path(folder, run, t, "label_questions"), answers, are_votes=True)
+    for t, stage, _, rows in trainings_of(subject):
+        prompts = prompts_with_text(config, rows)
+        keys = [(row.prompt_key, row.rollout) for row in rows if row.prompt_key in prompts]
+        if rows:
+            yield from _texts(texts_path(folder, run, t, stage), dict.fromkeys(keys))
+    for *_, result in subject.done("evaluate", "evaluate_labelled") if config.rollout_text == "all" else ():
+        for key in (evaluation_id(result["checkpoint"], benchmark) for benchmark in evaluated_in(config)):
+            keys = [(row.item_id, row.sample_index) for row in subject.read(queries.evaluations.answers_of, key)]
+            yield from _texts(evaluation_path(folder, key), dict.fromkeys(keys))
+
+
+def _texts(path: Path, answers: Mapping[_Key, str | None], *, are_votes: bool = False) -> Iterator[Compared]:
+    try:
+        stored = read_texts(path)
+    except StoreError as error:
+        yield str(path), "a file of texts that can be read", str(error)
+        return
+    counts = Counter((text.question_id, text.sample_index) for text in stored)
+    for key in sorted(answers.keys() | counts):
+        yield f"{key[0]}, sample {key[1]}: texts in {path}", int(key in answers), counts[key]
+    for question, sample, text in stored if are_votes else ():
+        if (question, sample) in answers:
+            yield f"{question}, sample {sample}: answer", extract_boxed(text), answers[question, sample]
+
+
+def checkpoints(subject: Subject) -> Iterator[Compared | str]:
     """The manifest of each checkpoint has the sha256 that its row has, and each of its files that of the manifest.
 
     With `Subject.quick`, only manifests are read. Files that were removed because the run does not keep them are not
     missing.
     """
-    with subject.store.read() as session:
-        rows = queries.checkpoints.checkpoints_of(session, subject.name)
-        manifests = {row.id: queries.checkpoints.manifest_of(session, row.id) for row in rows}
-    removed = [row.id for row in rows if row.files_removed]
+    rows = subject.read(queries.checkpoints.checkpoints_of, subject.name)
     for row in rows:
-        check.expect(f"{row.id}: sha256 of the manifest in the row", row.sha256, digest(manifests[row.id]))
+        manifest = subject.read(queries.checkpoints.manifest_of, row.id)
+        yield f"{row.id}: sha256 of the manifest in the row", row.sha256, digest(manifest)
         if not row.files_removed:
-            _files(check, row.id, Path(row.path), row.sha256, quick=subject.quick)
-    if removed:
-        check.notes.append(f"the files of {len(removed)} checkpoints were removed, as checkpoints.keep says")
+            yield _files(row.id, Path(row.path), row.sha256, quick=subject.quick)
+    if removed := sum(row.files_removed for row in rows):
+        yield f"the files of {removed} checkpoints were removed, as checkpoints.keep says"
 
 
-def moments(check: Check, subject: Subject) -> None:
+def moments(subject: Subject) -> Iterator[Compared]:
     """The optimiser's moments that the home has are those that the stages' results name, and those that the next round
     begins with are there. Others are removed during the run."""
-    config = subject.config
-    published = {t: result["optimiser"] for t, result in subject.done("train_solver") if result.get("optimiser")}
-    folder = subject.home.optimisers / subject.name / "solver"
-    for t, sha256 in published.items():
-        if (folder / str(t)).is_dir():
-            check.checked += 1
-            _files(check, f"moments of {subject.name}/solver/{t}", folder / str(t), sha256, quick=subject.quick)
-    needed = _needed_round(subject) if isinstance(config, SelfTraining) and config.rounds_are_one_training else None
-    if needed in published and not (folder / str(needed)).is_dir():
-        check.violate(f"moments of {subject.name}/solver/{needed}", f"a folder {folder / str(needed)}", "nothing")
+    config, rounds = subject.config, subject.done("train_solver")
+    folder, needed = subject.home.optimisers / subject.name / "solver", None
+    may_go_on = subject.run.status not in ENDED or why_no_longer(config, subject.run.status) is None
+    if isinstance(config, SelfTraining) and config.rounds_are_one_training and may_go_on and rounds:
+        needed = subject.playing("solver", rounds[-1][0] + 1, "train_solver")
+    for t, _, result in rounds:
+        key, of_round = f"{subject.name}/solver/{t}", folder / str(t)
+        if result.get("optimiser") and of_round.is_dir():
+            yield _files(f"moments of {key}", of_round, result["optimiser"], quick=subject.quick)
+        elif result.get("optimiser") and key == needed:
+            yield f"moments of {key}", f"a folder {of_round}", None
 
 
-def _needed_round(subject: Subject) -> int | None:
-    """The round whose moments the next round begins with; None if none can follow, or it begins with the base model."""
-    if subject.run.status in ENDED and why_no_longer(subject.config, subject.run.status) is not None:
-        return None
-    last = max((t for t, _ in subject.done("train_solver")), default=0)
-    with subject.store.read() as session:
-        try:
-            start = Chain(session, subject.name, subject.config, last + 1).checkpoint("solver", last)
-        except NotThere:  # `lineage` names what is missing
-            return None
-    return start.iteration if start.role == "solver" else None
-
-
-def _files(check: Check, row: str, folder: Path, sha256: str, *, quick: bool) -> None:
+def _files(row: str, folder: Path, sha256: str, *, quick: bool) -> Compared:
     try:
         if quick:
-            stored = digest(published_manifest(folder))
-            if stored != sha256:
-                check.violate(f"{row}: sha256 of its manifest", sha256, stored)
-        else:
-            verify(folder, sha256)
+            return f"{row}: sha256 of its manifest", sha256, digest(published_manifest(folder))
+        verify(folder, sha256)
     except CheckpointError as error:
-        check.violate(f"files of {row}", "the files of its manifest, unchanged", str(error))
+        return f"files of {row}", "the files of its manifest, unchanged", str(error)
     except OSError as error:  # the disk cannot read it, or the folder is closed to this user
-        check.violate(f"files of {row}", "readable files", f"{error.filename}: {error.strerror}")
+        return f"files of {row}", "readable files", f"{error.filename}: {error.strerror}"
+    return f"files of {row}", sha256, sha256
 
 
-def left_over(check: Check, subject: Subject) -> None:
+def left_over(subject: Subject) -> Iterator[str]:
     """What `coevo gc` would call garbage of the run is a note: it takes room and does no harm."""
-    items = garbage(subject.home, subject.store, timedelta(0), only_run=subject.name)
-    check.checked = len(items)
-    check.notes += [f"{item.path}: {item.why}; `coevo gc` removes its {decimal(item.bytes)}" for item in items]
+    for item in garbage(subject.home, subject.store, timedelta(0), only_run=subject.name):
+        yield f"{item.path}: {item.why}; `coevo gc` removes its {decimal(item.bytes)}"

@@ -1,4 +1,4 @@
-"""All checks of a run, in order. Each is a function that counts what it looks at and adds the violations."""
+"""All checks of a run, in order. Each yields what it compares, or a note."""
 
 from __future__ import annotations
 
@@ -9,37 +9,20 @@ from sqlalchemy.exc import DBAPIError
 from core.errors import CoevoError
 from orchestrator.installation.home import Home
 from orchestrator.ledger import is_alive
-from orchestrator.verification import evaluations, figures, files, labels, ledger, lineage, texts, trainings
-from orchestrator.verification.checks import Check, Verification, shown
-from orchestrator.verification.subject import Subject, subject_of
+from orchestrator.verification import figures, files, lineage, trainings
+from orchestrator.verification.checks import Check, Compared, Verification, differences, shown
+from orchestrator.verification.subject import Subject
+from storage import queries
+from storage.errors import StoreError
 from storage.queries.run_leases import process_of
 from storage.session import DATABASE_ERRORS, Store
 
-_CHECKS: dict[str, Callable[[Check, Subject], None]] = {
-    "stages": ledger.stages,
-    "leases": ledger.leases,
-    "references": lineage.references,
-    "questions": lineage.questions,
-    "writers of questions and votes": lineage.writers,
-    "votes": labels.votes,
-    "pseudo-labels": labels.pseudo_labels,
-    "verdicts": labels.verdicts,
-    "filter statistics": labels.filter_statistics,
-    "oracle's labels": figures.oracle_labels,
-    "label accuracy": figures.label_accuracy,
-    "estimated label accuracy": figures.estimates,
-    "series": figures.series,
-    "trained checkpoints": lineage.trainings,
-    "questions trained on": lineage.trained_on,
-    "training metrics": trainings.training_metrics,
-    "training rollouts": trainings.training_rollouts,
-    "evaluations": evaluations.evaluations,
-    "evaluated questions": evaluations.evaluated_items,
-    "texts": texts.texts,
-    "checkpoints": files.checkpoints,
-    "optimiser's moments": files.moments,
-    "left over": files.left_over,
-}
+_CHECKS: tuple[Callable[[Subject], Iterator[Compared | str]], ...] = (
+    *(lineage.stages, lineage.leases, lineage.references, lineage.questions),
+    *(figures.labels, figures.oracle_labels, figures.series, figures.evaluations, figures.evaluated_questions),
+    *(trainings.trained_checkpoints, trainings.questions_trained_on, trainings.training_steps),
+    *(files.texts, files.checkpoints, files.moments, files.left_over),
+)
 # What a check may raise if rows are damaged in a way that it does not look for: a result without a field, for instance.
 _DAMAGED = (CoevoError, *DATABASE_ERRORS, LookupError, TypeError, ValueError)
 
@@ -48,24 +31,33 @@ def verify_run(home: Home, store: Store, run: str, *, quick: bool = False) -> Ve
     """Compare what is stored of a run with what follows from its raw rows and files. Nothing is changed.
 
     Only stages that are done are looked at. With `quick`, the files of checkpoints and of moments are not read. Raises
-    `NotThere` if there is no such run, and `UnreadableSettings`.
+    `NotThere` if there is no such run, `UnreadableSettings`, and `StoreError` if the database is damaged.
     """
-    subject = subject_of(home, store, run, quick=quick)
-    return Verification(run, [_result(name, check, subject) for name, check in _CHECKS.items()], [*_left_out(subject)])
-
-
-def _result(name: str, check: Callable[[Check, Subject], None], subject: Subject) -> Check:
-    result = Check(name)
     try:
-        check(result, subject)
+        with store.read() as session:
+            detail = queries.runs.get_run(session, run)
+            stages = tuple(queries.ledger.stages_of(session, run))
+            lease = queries.run_leases.leases(session).get(run)
+    except DATABASE_ERRORS as error:
+        raise StoreError(f"run {run}: its rows cannot be read: {error}") from error
+    subject = Subject(home, store, detail, queries.runs.config_from(detail), stages, lease, quick)
+    left_out = [f"{row.stage} of iteration {row.iteration} is {row.status}" for row in stages if row.status != "done"]
+    if lease is not None and is_alive(lease.owner):
+        left_out.insert(0, f"{process_of(lease.owner)} works on the run")
+    return Verification(run, [_result(check, subject) for check in _CHECKS], left_out)
+
+
+def _result(check: Callable[[Subject], Iterator[Compared | str]], subject: Subject) -> Check:
+    result = Check(check.__name__.replace("_", " "))
+    try:
+        for compared in check(subject):
+            if isinstance(compared, str):
+                result.notes.append(compared)
+            else:
+                result.checked += 1
+                result.violations += differences(*compared)
     except _DAMAGED as error:
         reason = error.orig if isinstance(error, DBAPIError) else error  # without the statement
-        result.violate("the check itself", "rows that can be read", f"{type(reason).__name__}: {shown(str(reason))}")
+        told = f"{type(reason).__name__}: {shown(str(reason))}"
+        result.violations += differences("the check itself", "rows that can be read", told)
     return result
-
-
-def _left_out(subject: Subject) -> Iterator[str]:
-    if subject.lease is not None and is_alive(subject.lease.owner):
-        yield f"{process_of(subject.lease.owner)} works on the run"
-    for row in subject.unfinished:
-        yield f"{row.stage} of iteration {row.iteration} is {row.status}"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from core.errors import CoevoError
-from core.settings.config import CoEvolution, RunConfig
-from core.types import Stage
+from sqlalchemy.orm import Session
+
+from core.settings.config import RunConfig
+from core.types import Role, Stage
 from orchestrator.installation.home import Home
 from orchestrator.plan import stages_of
-from orchestrator.question_sets.held_out import held_out_texts
-from storage import queries
-from storage.errors import StoreError
+from orchestrator.stages.chain import Chain
+from storage.errors import NotThere
 from storage.rows import RunDetail, RunLease, StageRow
-from storage.session import DATABASE_ERRORS, Store
+from storage.session import Store
+
+Arguments = ParamSpec("Arguments")
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
@@ -36,55 +39,31 @@ class Subject:
     def name(self) -> str:
         return self.run.name
 
+    def read(
+        self, query: Callable[Concatenate[Session, Arguments], Rows], *of: Arguments.args, **how: Arguments.kwargs
+    ) -> Rows:
+        """The rows of a query, in a transaction of its own: a long one would keep the run from writing."""
+        with self.store.read() as session:
+            return query(session, *of, **how)
+
     @cached_property
     def results(self) -> dict[tuple[int, Stage], Mapping[str, Any]]:
         """(iteration, stage) -> result, of the stages that are done."""
         return {(row.iteration, row.stage): row.result or {} for row in self.stages if row.status == "done"}
 
-    def done(self, *stages: Stage) -> list[tuple[int, Mapping[str, Any]]]:
-        """(iteration, result) of each of these stages that is done, by iteration."""
-        return [(t, result) for (t, stage), result in self.results.items() if stage in stages]
-
-    @cached_property
-    def finished(self) -> list[int]:
-        """The iterations of which all stages are done."""
-        done = self.results.keys()
-        iterations = range(self.config.iterations + 1)
-        return [t for t in iterations if all((t, stage) in done for stage in stages_of(self.config, t))]
-
-    @cached_property
-    def unfinished(self) -> list[StageRow]:
-        """The stages that have begun and are not done."""
-        return [row for row in self.stages if row.status != "done"]
+    def done(self, *stages: Stage) -> list[tuple[int, Stage, Mapping[str, Any]]]:
+        """(iteration, stage, result) of each of these stages that is done, by iteration."""
+        return [(t, stage, result) for (t, stage), result in self.results.items() if stage in stages]
 
     @property
-    def voted(self) -> list[int]:
-        """The iterations whose questions are all voted on."""
-        return [t for t, _ in self.done("label_questions")]
+    def finished(self) -> set[int]:
+        """The iterations whose last stage is done."""
+        return {t for t in range(self.config.iterations + 1) if (t, stages_of(self.config, t)[-1]) in self.results}
 
-    @property
-    def labelled(self) -> list[int]:
-        """The iterations whose questions all have their verdicts, by a vote or, for given prompts, without one."""
-        if isinstance(self.config, CoEvolution) or self.config.votes_before_training:
-            return self.voted
-        return [t for t, _ in self.done("read_prompts")]
-
-    @cached_property
-    def held_out(self) -> set[str] | None:
-        """The questions that no Solver may train on; None if a benchmark cannot be read here any more."""
+    def playing(self, role: Role, iteration: int, stage: Stage) -> str:
+        """The id of the checkpoint that played a role when a stage began; what is missing, if one of the chain is."""
         try:
-            return held_out_texts(self.config)
-        except CoevoError:
-            return None
-
-
-def subject_of(home: Home, store: Store, name: str, *, quick: bool) -> Subject:
-    """Raises `NotThere` if there is no such run, `UnreadableSettings`, and `StoreError` if the database is damaged."""
-    try:
-        with store.read() as session:
-            run = queries.runs.get_run(session, name)
-            stages = queries.ledger.stages_of(session, name)
-            lease = queries.run_leases.leases(session).get(name)
-    except DATABASE_ERRORS as error:
-        raise StoreError(f"run {name}: its rows cannot be read: {error}") from error
-    return Subject(home, store, run, queries.runs.config_from(run), tuple(stages), lease, quick)
+            with self.store.read() as session:
+                return Chain(session, self.name, self.config, iteration, stage).checkpoint(role).id
+        except NotThere as error:
+            return str(error)

@@ -1,144 +1,115 @@
-"""Trainings: metrics of every step, and the stored rollouts with their advantages."""
+"""Trainings: their checkpoints, the questions that they learned from, the metrics and the rollouts of their steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import groupby
 
 import numpy as np
 
-from core.methods.base import Objective
+from core.settings.config import CoEvolution
 from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
-from core.types import CheckpointRole, Role, Stage, TrainingRollout
-from orchestrator.verification.checks import Check, shown
+from core.types import Stage, TrainingRollout, checkpoint_id
+from orchestrator.plan import TRAININGS
+from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from storage import queries
 from storage.queries.training_rollouts import Training
 
-# Stage -> the role of its checkpoint, whose name is also that of its table in a preset; and the role that it trains.
-TRAININGS: dict[Stage, tuple[CheckpointRole, Role]] = {
-    "train_challenger": ("challenger", "challenger"),
-    "train_solver": ("solver", "solver"),
-    "train_labelled": ("labelled", "solver"),
-}
-_ALL = 1 << 31  # rollouts of a step: more than there are
-_TOLERANCE = 1e-9  # of advantages, which are recomputed by the same code
+_ALL = 1 << 31  # rollouts: more than there are
 
 
-@dataclass(frozen=True, slots=True)
-class StageTraining:
-    """A training stage that is done. Its steps are `first` to `last`, as the tables count them.
+def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
+    """Each training that is done has the checkpoint of the stage's result, which was trained from the one that the
+    chain says; and no other checkpoint is stored."""
+    rows = {row.id: row for row in subject.read(queries.checkpoints.checkpoints_of, subject.name)}
+    # Read again, and later: a process may have finished a training since the verification began.
+    done = [row for row in subject.read(queries.ledger.stages_of, subject.name) if row.result]
+    made = {
+        checkpoint_id(subject.name, TRAININGS[row.stage][0], row.iteration) for row in done if row.stage in TRAININGS
+    }
+    yield from ((key, key if key in made or row.role == "base" else None, key) for key, row in rows.items())
+    for t, stage, result in subject.done(*TRAININGS):
+        made_role, role = TRAININGS[stage]
+        begins_with, key = subject.playing(role, t, stage), checkpoint_id(subject.name, made_role, t)
+        if result.get("trained") is False:  # a Challenger that is never trained
+            yield f"result of {stage} {t}: checkpoint", begins_with, result["checkpoint"]
+        else:
+            row = rows.get(key)
+            stored = {"id": row.id, "sha256": row.sha256, "parent": row.parent} if row else {}
+            yield key, {"id": result["checkpoint"], "sha256": result["sha256"], "parent": begins_with}, stored
 
-    If a training on labelled data is chained to the Solver's, `planned` has both.
+
+def questions_trained_on(subject: Subject) -> Iterator[Compared]:
+    """A Solver was trained on kept questions of its iteration, or on given prompts, at every one of its steps."""
+    is_loop = isinstance(subject.config, CoEvolution)
+    for t, _, result in subject.done("train_solver"):
+        key = checkpoint_id(subject.name, "solver", t)
+        labels = subject.read(queries.questions.labels_of, subject.name, t if is_loop else 0)
+        rows = subject.read(queries.traces.trained_on_by, key)
+        usable = {row.question_id for row in labels if row.verdict == "kept" or not is_loop}
+        usable -= {row.question_id for row in labels if row.verdict == "duplicate"}
+        for row in rows:
+            yield f"{key} trained on {row.question_id}", True, row.question_id in usable
+        steps = range(1, min(result["steps"], subject.config.solver.training.steps) + 1)
+        yield f"{key}: steps with questions", [*steps], sorted({step for row in rows for step in row.steps})
+
+
+def trainings_of(subject: Subject) -> Iterator[tuple[int, Stage, dict[int, PlannedTraining], list[TrainingRollout]]]:
+    """(iteration, stage, the settings of each of its steps, its rollouts) of the stages that have trained.
+
+    The steps are as the tables count them: those of a training on labelled data continue the Solver's, in a stage of
+    its own or in the same.
     """
-
-    iteration: int
-    stage: Stage
-    role: Role
-    planned: tuple[PlannedTraining, ...]
-    first: int
-    last: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.stage} of iteration {self.iteration}"
-
-    @property
-    def steps(self) -> range:
-        return range(self.first, self.last + 1)
-
-    def planned_at(self, step: int) -> PlannedTraining:
-        in_first = step - self.first < self.planned[0].training.steps
-        return self.planned[0 if in_first else -1]
-
-
-def trainings_of(subject: Subject) -> Iterator[StageTraining]:
-    """The stages that have trained. The steps of a branch on labelled data continue those of its Solver."""
     planned = {training.table: training for training in subject.config.trainings}
-    for stage, (table, role) in TRAININGS.items():
-        for t, result in subject.done(stage):
-            if "steps" not in result:  # a Challenger that is never trained
-                continue
-            before = subject.results[t, "train_solver"]["steps"] if stage == "train_labelled" else 0
-            is_chained = table == "solver" and "labelled" in planned and not subject.config.has_branch
-            own = (planned[table], planned["labelled"]) if is_chained else (planned[table],)
-            yield StageTraining(t, stage, role, own, before + 1, before + result["steps"])
+    for t, stage, result in subject.done(*TRAININGS):
+        if "steps" in result:
+            own, before = planned[TRAININGS[stage][0]], 0
+            later, key = planned.get("labelled", own), Training(subject.name, t, TRAININGS[stage][1])
+            if stage == "train_labelled":
+                before = subject.results[t, "train_solver"]["steps"]
+            steps = {before + i: own if i <= own.training.steps else later for i in range(1, result["steps"] + 1)}
+            rows = subject.read(queries.training_rollouts.list_rollouts, key, limit=_ALL)
+            if subject.config.has_branch and stage != "train_challenger":  # they share a table
+                rows = [row for row in rows if (row.step > before if before else row.step <= max(steps))]
+            yield t, stage, steps, rows
 
 
-def training_metrics(check: Check, subject: Subject) -> None:
-    """A training has metrics of each of its steps, which are as many as its result says."""
-    has_branch = subject.config.has_branch
-    for training in trainings_of(subject):
-        with subject.store.read() as session:
-            rows = queries.figures.train_metrics_of(
-                session, subject.name, iteration=training.iteration, role=training.role
-            )
-        if has_branch:  # its metrics are told from the Solver's by their names, all but the number of the step
-            of_labelled = training.stage == "train_labelled"
-            rows = [row for row in rows if row.name != "step" and row.name.startswith("labelled_") == of_labelled]
-        steps = {row.step for row in rows}
-        check.expect(f"{training.name}: steps with metrics", [*training.steps], sorted(steps))
+def training_steps(subject: Subject) -> Iterator[Compared]:
+    """A training has metrics of each of its steps, and rollouts of as many prompts of each step as the run's setting
+    says, in whole groups and with finite rewards. Advantages that follow from a group's rewards are made again."""
+    config = subject.config
+    for t, stage, planned_at, rows in trainings_of(subject):
+        name, role = f"{stage} of iteration {t}", TRAININGS[stage][1]
+        metrics = subject.read(queries.figures.train_metrics_of, subject.name, iteration=t, role=role)
+        if config.has_branch:  # its metrics have names of their own, all but the number of the step
+            is_own = stage == "train_labelled"
+            metrics = [row for row in metrics if row.name != "step" and row.name.startswith("labelled_") == is_own]
+        yield f"{name}: steps with metrics", [*planned_at], sorted({row.step for row in metrics})
+        by_step = {step: [*of_step] for step, of_step in groupby(rows, lambda row: row.step)}
+        for step in sorted({*planned_at, *by_step}):
+            groups = [[*group] for _, group in groupby(by_step.get(step, []), lambda row: row.prompt)]
+            expected = list[list[int]]()
+            if step in planned_at:
+                most = min(config.rollout_prompts, planned_at[step].training.prompts_per_step)
+                expected = [[*range(planned_at[step].rollouts)]] * most
+            stored = [[rollout.rollout for rollout in group] for group in groups]
+            yield f"{name}, step {step}: rollouts of each prompt", expected, stored
+            for group in groups if stored == expected else ():
+                row = f"{name}, step {step}, prompt {group[0].prompt}"
+                are_finite = all(math.isfinite(rollout.reward) for rollout in group)
+                yield f"{row}: rewards", "finite numbers", "finite numbers" if are_finite else "others"
+                if are_finite and isinstance(config.trainer, LocalSettings):
+                    yield from _advantages(f"{row}: advantages", planned_at[step], group)
 
 
-def training_rollouts(check: Check, subject: Subject) -> None:
-    """The rollouts of a training are stored in whole groups, of as many prompts of each step as the run's setting says,
-    with finite rewards.
-
-    Advantages that follow from the rewards of the group alone are recomputed.
-    """
-    for training in trainings_of(subject):
-        # A run that was created before there was the setting has stored none.
-        most = subject.config.rollout_prompts if "rollout_prompts" in subject.run.config else 0
-        key = Training(subject.name, training.iteration, training.role)
-        with subject.store.read() as session:
-            stored = [row.step for row in queries.training_rollouts.steps_of(session, key)]
-        if subject.config.has_branch and training.role == "solver":
-            of_labelled = training.stage == "train_labelled"
-            stored = [step for step in stored if (step >= training.first if of_labelled else step <= training.last)]
-        check.expect(f"{training.name}: steps with rollouts", [*training.steps] if most else [], stored)
-        for step in training.steps if most else ():
-            _step(check, subject, training, step, most)
-
-
-def rollouts_at(subject: Subject, training: StageTraining, step: int) -> list[TrainingRollout]:
-    """The stored rollouts of a step, by prompt and rollout."""
-    key = Training(subject.name, training.iteration, training.role)
-    with subject.store.read() as session:
-        return queries.training_rollouts.list_rollouts(session, key, step=step, limit=_ALL)
-
-
-def _step(check: Check, subject: Subject, training: StageTraining, step: int, most: int) -> None:
-    planned, name = training.planned_at(step), f"{training.name}, step {step}"
-    rows = rollouts_at(subject, training, step)
-    groups = {prompt: [*group] for prompt, group in groupby(rows, key=lambda row: row.prompt)}
-    check.expect(f"{name}: prompts with rollouts", min(most, planned.training.prompts_per_step), len(groups))
-    for prompt, group in groups.items():
-        row = f"{name}, prompt {prompt}"
-        check.expect(f"{row}: rollouts", [*range(planned.rollouts)], [rollout.rollout for rollout in group])
-        rewards = [rollout.reward for rollout in group]
-        if not all(map(math.isfinite, rewards)):
-            check.violate(f"{row}: rewards", "finite numbers", shown(rewards))
-        elif isinstance(subject.config.trainer, LocalSettings) and len(group) == planned.rollouts:
-            _advantages(check, row, planned.objective, rewards, [rollout.advantage for rollout in group])
-
-
-def _advantages(
-    check: Check, row: str, objective: Objective, rewards: Sequence[float], stored: Sequence[float | None]
-) -> None:
-    """Compare advantages with those of the rewards. A prompt that the method dropped has none.
-
-    They cannot be recomputed if they depend on the KL or on strategies, which are not stored.
-    """
-    if objective.kl_in == "reward" or objective.advantage == "set" or not any(value is not None for value in stored):
-        return
-    trained = trained_rollouts(len(rewards), objective)
-    expected = [*objective.advantages(np.array(rewards[:trained])).tolist(), *[None] * (len(rewards) - trained)]
-    if not all(_close(a, b) for a, b in zip(expected, stored, strict=True)):
-        check.violate(f"{row}: advantages", shown(expected), shown([*stored]))
-
-
-def _close(a: float | None, b: float | None) -> bool:
-    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE))
+def _advantages(row: str, planned: PlannedTraining, group: list[TrainingRollout]) -> Iterator[Compared]:
+    """A prompt that the method dropped has none. They cannot be made again if they depend on the KL or on strategies,
+    which are not stored."""
+    objective, stored = planned.objective, [rollout.advantage for rollout in group]
+    if objective.kl_in != "reward" and objective.advantage != "set" and any(value is not None for value in stored):
+        trained = trained_rollouts(len(group), objective)
+        expected = objective.advantages(np.array([rollout.reward for rollout in group[:trained]])).tolist()
+        yield row, [*expected, *[None] * (len(group) - trained)], stored

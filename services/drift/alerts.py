@@ -15,7 +15,7 @@ from core.settings.alerts import Alerts
 from core.settings.config import RunConfig
 from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, described, findings, untested
 from core.statistics.guard import Alarm, Signal, ends_training
-from services.drift.series import OF_LABELS, accuracy_name, points_of, refresh_estimates
+from services.drift.series import OF_LABELS, accuracy_name, refresh_estimates
 from services.oracles import human
 from storage import queries
 from storage.rows import AlertRow, Over, SeriesPoint
@@ -36,12 +36,10 @@ _SERIES_OF_SIGNAL: dict[Signal, tuple[str, Over]] = {
 
 
 def record(session: Session, run: str, iteration: int, alarms: Sequence[Alarm] = ()) -> list[AlertRow]:
-    """Refresh an iteration's series, raise alerts for the guard's alarms and for what the rules find, and return them.
+    """Raise alerts for the guard's alarms and for what the rules find in an iteration's stored series; return them.
 
     Alerts that were raised before stay as they are, so a second call changes nothing. Raises `NotThere`.
     """
-    for t in (0, 1) if iteration == 1 else (iteration,):
-        queries.series.put_series(session, run, points_of(session, run, t))
     now = queries.tables.database_time(session)
     config = queries.runs.config_of_run(session, run)
     queries.alerts.add_alerts(session, [_alert_of_alarm(run, iteration, alarm, config, now) for alarm in alarms])

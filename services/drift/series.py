@@ -100,6 +100,15 @@ def refresh_estimates(session: Session, run: str) -> None:
     queries.series.put_series(session, run, estimated_points(session, run))
 
 
+def figures_of_labels(session: Session, run: str, iteration: int, oracle: str) -> dict[tuple[str, Over], Estimate]:
+    """(series, slice) -> what an oracle's labels of an iteration say, as it was stored when they were."""
+    return {
+        (point.name, point.over): point.estimate
+        for point in queries.series.series_of(session, run, oracle=oracle)
+        if point.iteration == iteration and point.name in OF_LABELS and not point.estimated and point.estimate
+    }
+
+
 def estimated_points(session: Session, run: str) -> list[SeriesPoint]:
     """The estimates of label accuracy, for each oracle that has not audited all iterations with votes."""
     voted, audited = queries.series.voted_iterations(session, run), queries.audits.oracles_of(session, run)

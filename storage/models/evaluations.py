@@ -12,7 +12,8 @@ from storage.models.base import NARROW, Base
 
 
 class BenchmarkItems(Base):
-    """The questions of benchmarks as they were asked; `sha256` is that of all questions of a benchmark."""
+    """The questions of benchmarks as they were asked. `sha256` is that of all questions of a benchmark, or that of the
+    name of an iteration's question set, which may grow."""
 
     __tablename__ = "benchmark_items"
     __table_args__ = NARROW

@@ -42,6 +42,12 @@ def finish_evaluation(session: Session, key: str) -> None:
     session.execute(update(table_of(Evaluations)).where(Evaluations.id == key).values(finished_at=datetime.now(UTC)))
 
 
+def extend(session: Session, row: EvaluationRow, questions: int) -> None:
+    """Note that an evaluation's benchmark has grown to so many questions, as an iteration's question set may."""
+    manifest = {**row.manifest, "benchmark": {**row.manifest["benchmark"], "questions": questions}}
+    session.execute(update(table_of(Evaluations)).where(Evaluations.id == row.id).values(manifest=manifest))
+
+
 def get_evaluation(session: Session, key: str) -> EvaluationRow:
     if (row := find_evaluation(session, key)) is None:
         raise NotThere(f"evaluation {key}: no such evaluation")

@@ -20,6 +20,8 @@ from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import plan
 from orchestrator.runs import prepare, stored_config
 from orchestrator.stages.context import Context
+from orchestrator.verification.checks import Violation
+from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.session import Store, open_store
 from tests.fake_applications import fake_applications
@@ -141,3 +143,15 @@ def copy_of(home: Home, folder: Path) -> tuple[Home, Store]:
         names = {"old": str(home.path), "new": str(folder)}
         session.execute(text("UPDATE checkpoints SET path = replace(path, :old, :new)"), names)
     return Home(folder), store
+
+
+def violations(home: Home, store: Store, *, quick: bool = False) -> dict[str, list[Violation]]:
+    """What `coevo verify` names, by check; checks without violations are left out."""
+    checks = verify_run(home, store, RUN, quick=quick).checks
+    return {check.name: check.violations for check in checks if check.violations}
+
+
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

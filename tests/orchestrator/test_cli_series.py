@@ -1,4 +1,4 @@
-"""`coevo series` and `coevo alerts`, and the health check that writes what they show."""
+"""`coevo series` and `coevo alerts`, and the health check that raises alerts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from core.types import Evaluated, StageKey
 from orchestrator.cli import app
 from orchestrator.loop import check_health
 from orchestrator.stages.results import stage_result
+from services.drift.series import refresh
 from storage import queries
 from storage.models import OracleLabels
 from storage.session import Store
@@ -68,7 +69,7 @@ def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited
     assert (remark in output_of("audit", "show", "demo")) == (audited == 1)
 
 
-def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(store: Store) -> None:
+def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) -> None:
     """Two of eight questions are ill-posed, more than this run's guard allows."""
     config = CONFIG.model_copy(update={"guard": LoopGuard(ill_posed="pause")})
     with store.write() as session:
@@ -76,6 +77,8 @@ def test_the_health_check_writes_series_and_alerts_which_can_be_acknowledged(sto
         evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)
         well_posed = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(6)]
         label(session, "h", 1, [*well_posed, *[(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]], config)
+        for t in (0, 1):
+            refresh(session, "h", t)
     last_write = check_health(context_of(store, "h", 1))
     for _ in range(2):
         with store.write() as session:

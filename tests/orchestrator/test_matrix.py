@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from core.grading.grader import Grader
 from core.settings.parsing import parse_config
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, share
-from core.types import BenchmarkItem, Checkpoint, Evaluated, OracleLabel, OracleVerdict
+from core.types import BenchmarkItem, Checkpoint, Evaluated, OracleLabel, OracleVerdict, evaluation_id
 from orchestrator import runs
-from orchestrator.analysis.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.cli import app
+from orchestrator.evaluation.matrix import MatrixError, ask, draw, question_sets, unanswered
+from orchestrator.question_sets.benchmarks import LoadedBenchmark
+from services.evaluations import items_of
 from services.matrix import MatrixCell, cells, mean_cells, set_name
 from services.oracles.samples import draw_sample
 from storage import queries
@@ -30,10 +32,9 @@ from tests.synthetic_run import add_evaluations, context_of, create, fill_run, f
 SETS = {t: set_name(t, "exact") for t in (1, 2, 3)}
 
 
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
+def first(benchmark: LoadedBenchmark, size: int) -> LoadedBenchmark:
+    """A smaller question set: the first questions of another one."""
+    return replace(benchmark, items=benchmark.items[:size])
 
 
 def test_a_larger_sample_contains_the_smaller_one_for_any_order_of_questions_and_name_of_run() -> None:
@@ -62,9 +63,9 @@ def test_a_question_set_has_the_questions_whose_answers_the_oracle_knows(store: 
         unusable = [("What is 3 + + 3?", vote_of(("6", 9))), ("What is 4 + 4?", vote_of(m=10)), (None, None)]
         label(session, "r", 1, [*usable, *unusable], parse_config({}, "r"))
     with store.read() as session:
-        sets = question_sets(session, "r", "exact", 200)
-        assert list(sets) == ["questions/1/exact"]
-        assert sorted((item.problem, item.answer) for item in sets["questions/1/exact"]) == [
+        [benchmark] = question_sets(session, "r", "exact", 200)
+        assert benchmark.name == "questions/1/exact"
+        assert sorted((item.problem, item.answer) for item in benchmark.items) == [
             ("What is 1 + 2?", "3"),
             ("What is 2 + 2?", "4"),
         ]
@@ -103,8 +104,8 @@ def sampled(store: Store, size: int, *, kept_only: bool = False, ill_posed: int 
 def answered(store: Store, right: Callable[[BenchmarkItem], bool]) -> dict[tuple[str | None, str], Estimate]:
     """The cells after the base model has answered the questions of iteration 1."""
     with store.write() as session:
-        [items] = question_sets(session, "r", "judge_x", 200).values()
-        results = [Evaluated(item.id, item.level, 1, right(item), right(item), right(item)) for item in items]
+        [benchmark] = question_sets(session, "r", "judge_x", 200)
+        results = [Evaluated(item.id, item.level, 1, *[right(item)] * 3) for item in benchmark.items]
         add_evaluations(session, checkpoint="r/base/0", benchmark=set_name(1, "judge_x"), items=results)
     with store.read() as session:
         return {(cell.solver, cell.over): cell.figure for cell in cells(session, "r")}
@@ -117,10 +118,9 @@ def is_easy(item: BenchmarkItem) -> bool:
 def test_the_questions_of_a_sample_are_asked_in_its_order(store: Store) -> None:
     drawn = sampled(store, 7, ill_posed=3)
     with store.read() as session:
-        sets = question_sets(session, "r", "judge_x", 200)
-        assert [item.id for item in sets["questions/1/judge_x"]] == drawn[:3] + drawn[4:]
-        smaller = question_sets(session, "r", "judge_x", 4)
-        assert [item.id for item in smaller["questions/1/judge_x"]] == [*drawn[:3], drawn[4]]
+        for size, expected in ((200, drawn[:3] + drawn[4:]), (4, [*drawn[:3], drawn[4]])):
+            [benchmark] = question_sets(session, "r", "judge_x", size)
+            assert [item.id for item in benchmark.items] == expected
 
 
 def test_the_cells_of_a_sample_are_weighted_to_all_questions(store: Store) -> None:
@@ -167,29 +167,30 @@ def test_a_sample_of_kept_questions_has_no_cells_over_all(store: Store) -> None:
     assert figures[None, "kept"] == stratified_share([Stratum(6, 4, 3)])
 
 
-def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_graded(store: Store, grader: Grader) -> None:
+def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_graded(store: Store) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 30)
         solvers = queries.checkpoints.solvers_of(session, "r")
         before = queries.evaluations.evaluations_of(session, "r/solver/2", "micro")
     assert [solver.id for solver in solvers] == ["r/base/0", "r/solver/1", "r/solver/2", "r/solver/3"]
-    items = sets[SETS[1]]
+    items = sets[0].items
     replies = {items[0].problem: [rf"It is \boxed{{{items[0].answer}}}."], items[1].problem: [r"\boxed{1000001}"]}
     with fake_applications(replies) as (services, requests):
         context = context_of(store, "r", 0, services=services)
-        ask(context, solvers[2], {SETS[1]: items[:10]}, grader)
+        ask(context, solvers[2], [first(sets[0], 10)])
         assert len(requests) == 10
-        ask(context, solvers[2], sets, grader)
+        ask(context, solvers[2], sets)
         assert len(requests) == 90  # a larger set and two other sets; the ten questions are not asked again
-        ask(context, solvers[2], sets, grader)
+        ask(context, solvers[2], sets)
         assert len(requests) == 90
     assert {(body["policy_version"], body["temperature"], body["n"]) for body in requests} == {("r/solver/2", 0, 1)}
     with store.read() as session:
-        assert unanswered(session, "r/solver/2", sets) == {}
-        assert {name: len(rest) for name, rest in unanswered(session, "r/solver/1", sets).items()} == (
-            dict.fromkeys(sets, 30)
-        )
+        assert unanswered(session, "r/solver/2", sets) == []
+        assert unanswered(session, "r/solver/1", sets) == sets
+        evaluation = queries.evaluations.get_evaluation(session, evaluation_id("r/solver/2", SETS[1]))
+        assert (evaluation.manifest["benchmark"]["questions"], evaluation.finished_at is None) == (30, False)
+        assert {*items_of(session, evaluation)} == {*items}
         rows = {row.item_id: row for row in queries.evaluations.evaluations_of(session, "r/solver/2", SETS[1])}
         right = [row for row in rows.values() if row.greedy_correct]
         alike = {item.id for item in items if item.problem == items[0].problem}
@@ -200,18 +201,18 @@ def test_a_solver_is_asked_each_question_once_greedily_and_its_answers_are_grade
         assert queries.evaluations.evaluations_of(session, "r/solver/2", "micro") == before
 
 
-def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Store, grader: Grader) -> None:
+def test_cells_have_their_n_and_exist_for_all_and_for_kept_questions(store: Store) -> None:
     fill_run(store, "r", per_level=1)
     with store.read() as session:
         sets = question_sets(session, "r", "exact", 60)
         solvers = queries.checkpoints.solvers_of(session, "r")
         labels = {row.question_id: row for row in queries.questions.oracle_labels_of(session, "r", 2, "exact")}
-    items = sets[SETS[2]]
+    items = sets[1].items
     kept = [item for item in items if item.level == "kept"]
     assert 0 < len(kept) < 60
     replies = {item.problem: [rf"\boxed{{{item.answer}}}"] for item in kept}
     with fake_applications(replies) as (services, _):
-        ask(context_of(store, "r", 0, services=services), solvers[1], {SETS[2]: items}, grader)
+        ask(context_of(store, "r", 0, services=services), solvers[1], [sets[1]])
     with store.read() as session:
         by_key = {(cell.questions, cell.solver, cell.over): cell.figure for cell in cells(session, "r")}
         assert {cell.oracle for cell in cells(session, "r")} == {"exact"}
@@ -241,7 +242,7 @@ def test_means_over_runs_have_the_interval_of_student() -> None:
 
 
 def test_the_command_shows_stored_answers_without_services(
-    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grader: Grader
+    sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
@@ -258,7 +259,7 @@ def test_the_command_shows_stored_answers_without_services(
         sets, solvers = question_sets(session, "demo", "exact", 4), queries.checkpoints.solvers_of(session, "demo")
     with fake_applications({}) as (services, _):
         for solver in solvers:
-            ask(context_of(sqlite, "demo", 0, services=services), solver, sets, grader)
+            ask(context_of(sqlite, "demo", 0, services=services), solver, sets)
     code, output = coevo()  # all answers are stored, so no service is needed
     assert code == 0
     assert [name in output for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
@@ -272,7 +273,7 @@ def test_the_command_shows_stored_answers_without_services(
         sets, solvers = question_sets(session, "other", "exact", 4), queries.checkpoints.solvers_of(session, "other")
     with fake_applications({}) as (services, _):
         for solver in solvers:
-            ask(context_of(sqlite, "other", 0, services=services), solver, sets, grader)
+            ask(context_of(sqlite, "other", 0, services=services), solver, sets)
     code, output = coevo("other")
     assert (code, "means over 2 runs" in output, output.count(" 0.0% ")) == (0, True, 12)
     with sqlite.write() as session:

@@ -14,7 +14,7 @@ from core.methods import METHODS
 from core.questions.voting import vote
 from core.settings.parsing import parse_method
 from core.types import LabelledQuestion, OracleLabel, Question, Rollout, question_id
-from orchestrator.analysis.replay import ReplayError, replay, table, write_picture
+from orchestrator.analysis.replay import ReplayError, replay, table
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store
@@ -113,8 +113,6 @@ def test_all_methods_can_be_replayed_and_shown(store: Store, tmp_path: Path) -> 
     Console(width=150, file=shown).print(table(result))
     assert all(name in shown.getvalue() for name in METHODS)
     assert "n = 4" in shown.getvalue()
-    picture = write_picture(result, tmp_path / "reports")
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_replay_can_be_limited_to_kept_questions(store: Store, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from core.types import Checkpoint, Evaluated, StageKey, question_id
 from orchestrator.loop import check_health
 from orchestrator.stages.context import Context
 from orchestrator.stages.results import stage_result
+from services.drift.series import refresh, refresh_labels
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store
@@ -49,6 +50,8 @@ def signals(store: Store, correct: tuple[int, int], kept_questions: int, audited
         well_posed = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(kept_questions - 2)]
         ill_posed = [(f"What is {i} + ?", vote_of(("3", 6))) for i in range(2)]
         label(session, "h", 1, [*well_posed, *ill_posed], config)
+        for t in (0, 1):
+            refresh(session, "h", t)
     return check_result(context_of(store, "h", 1))
 
 
@@ -91,6 +94,7 @@ def test_a_sample_is_weighted_to_all_pseudo_labels(sqlite: Store) -> None:
         keys = [question_id("h", 1, index) for index in drawn]
         rows = [SampleRow(keys[i], "exact", "h", 1, strata[i], i) for i in range(20)]
         queries.audits.add_samples(session, rows)
+        refresh_labels(session, "h", 1)
     result = check_result(context_of(sqlite, "h", 1))
     with sqlite.read() as session:
         series = {(p.name, p.over): p for p in queries.series.series_of(session, "h") if p.oracle == "exact"}

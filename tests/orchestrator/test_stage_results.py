@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from core.types import STAGES, Stage, StageKey
 from orchestrator.ledger import Result
 from orchestrator.stages.results import Figure, StageResult, stage_result
+from services.drift.series import refresh_labels
 from services.oracles import exact
 from storage import queries
 from storage.rows import AlertRow, Severity
@@ -77,6 +78,7 @@ def test_an_audit_says_label_accuracy_and_ill_posed_questions(run: Store) -> Non
         labels = queries.questions.labels_of(session, RUN, 1)
         graded = [exact.audit(row.question_id, row.text, row.label.answer) for row in labels if row.text and row.label]
         queries.questions.add_oracle_labels(session, graded)
+        refresh_labels(session, RUN, 1)
     line = result_of(run, "audit_labels", {"oracle": "exact", "audited": len(graded)}).line
     assert line.startswith("audited 6, label accuracy of kept labels 33.3% [1.7, 93.7] (n = 3), ")
     assert line.endswith("; the oracle is exact")

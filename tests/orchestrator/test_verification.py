@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,12 +19,14 @@ from orchestrator.cli import app
 from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S, owner
-from orchestrator.verification.checks import Check, Violation
+from orchestrator.verification.checks import Check
 from orchestrator.verification.run import verify_run
 from services.drift.series import refresh_estimates, refresh_labels
 from storage import queries
 from storage.session import Store
-from tests.orchestrator.stored_runs import RUN, copy_of
+from tests.orchestrator.stored_runs import RUN, copy_of, flip_bit, store_loop, store_rounds, violations
+
+SOLVER = "checkpoints/whole/solver/2"
 
 
 @pytest.fixture
@@ -42,8 +46,8 @@ def test_a_run_without_violations(copied: tuple[Home, Store]) -> None:
     home, _ = copied
     database = (home.path / "coevo.db").read_bytes()
     printed = verify(RUN, code=0).splitlines()
-    assert len(printed) == 24
-    assert "pseudo-labels                          10 checked, no violations" in printed
+    assert len(printed) == 17
+    assert f"{'labels':<20}  {36:>9} checked, no violations" in printed
     assert printed[-1] == "run whole: no violations"
     answer = json.loads(verify(RUN, "--json", "--quick", code=0))
     assert answer["violations"] == 0
@@ -57,7 +61,7 @@ def test_violations_are_named_and_the_exit_code_is_1(copied: tuple[Home, Store])
         session.connection().exec_driver_sql("UPDATE rollouts SET answer = char(27) || '[7m[red]' || sample_index")
         session.connection().exec_driver_sql("UPDATE train_metrics SET step = 7 WHERE step = 2 AND iteration = 1")
     printed = verify(RUN, code=1)
-    line = "training metrics: train_challenger of iteration 1: steps with metrics: expected [1, 2], stored is [1, 7]"
+    line = "training steps: train_challenger of iteration 1: steps with metrics: expected [1, 2], stored is [1, 7]"
     assert line in printed.splitlines()
     assert "\x1b" not in printed
     assert "texts: 20 more violations; --json prints all" in printed
@@ -66,7 +70,7 @@ def test_violations_are_named_and_the_exit_code_is_1(copied: tuple[Home, Store])
     assert answer["violations"] == sum(map(len, of_check.values()))
     assert len(of_check["texts"]) == 40
     row = "train_challenger of iteration 1: steps with metrics"
-    assert of_check["training metrics"][0] == {"row": row, "expected": "[1, 2]", "stored": "[1, 7]"}
+    assert of_check["training steps"][0] == {"row": row, "expected": "[1, 2]", "stored": "[1, 7]"}
 
 
 def test_an_unknown_run_is_refused(copied: tuple[Home, Store]) -> None:
@@ -96,8 +100,8 @@ def test_what_is_not_finished_is_left_out_and_named(copied: tuple[Home, Store]) 
         f"process {os.getpid()} on {socket.gethostname()} works on the run",
         "label_questions of iteration 2 is running",
     ]
-    [votes] = [check for check in verification.checks if check.name == "votes"]
-    assert votes.checked == 8  # those of iteration 1
+    [labels] = [check for check in verification.checks if check.name == "labels"]
+    assert labels.checked == 18  # those of iteration 1
 
 
 def test_the_lease_of_a_process_that_was_killed_is_named(copied: tuple[Home, Store]) -> None:
@@ -108,8 +112,8 @@ def test_the_lease_of_a_process_that_was_killed_is_named(copied: tuple[Home, Sto
     with store.write() as session:
         queries.run_leases.claim_run(session, run=RUN, owner=me, lease_seconds=LEASE_S)
     [violation] = _check(home, store, "leases").violations
-    stored = f"process {process.pid} on {socket.gethostname()}"
-    assert violation == Violation("lease on run whole", "none of a process that has ended", stored)
+    assert violation.row == "lease on run whole"
+    assert f"process {process.pid} on {socket.gethostname()}" in violation.stored
     with store.read() as session:
         assert RUN in queries.run_leases.leases(session)  # nothing is changed
 
@@ -120,12 +124,12 @@ def test_estimates_are_those_of_the_audits_of_other_iterations(copied: tuple[Hom
     with store.write() as session:
         queries.questions.add_oracle_labels(session, labels)
         refresh_labels(session, RUN, 1)
-    assert {row.expected == "nothing" for row in _check(home, store, "estimated label accuracy").violations} == {False}
+    [missing, *others] = _check(home, store, "series").violations
+    assert missing.row.endswith("by judge, estimated, iteration 2")
+    assert {row.stored for row in (missing, *others)} == {"nothing"}
     with store.write() as session:
         refresh_estimates(session, RUN)
-    check = _check(home, store, "estimated label accuracy")
-    assert check.checked > 0
-    assert check.violations == []
+    assert _check(home, store, "series").violations == []
 
 
 def test_a_benchmark_that_is_gone_is_a_note(copied: tuple[Home, Store]) -> None:
@@ -134,7 +138,7 @@ def test_a_benchmark_that_is_gone_is_a_note(copied: tuple[Home, Store]) -> None:
         session.connection().exec_driver_sql(
             "UPDATE runs SET config = replace(config, 'benchmark.jsonl', 'gone.jsonl')"
         )
-    check = _check(home, store, "verdicts")
+    check = _check(home, store, "labels")
     assert check.violations == []
     assert check.notes == ["a benchmark cannot be read here, so it is not checked which questions repeat one of it"]
 
@@ -143,8 +147,8 @@ def test_a_result_without_its_fields_is_a_violation_and_no_crash(copied: tuple[H
     home, store = copied
     with store.write() as session:
         session.connection().exec_driver_sql("UPDATE stages SET result = '{}' WHERE stage = 'train_solver'")
-    [violation] = _check(home, store, "training metrics").violations
-    assert violation == Violation("the check itself", "rows that can be read", "KeyError: \"'steps'\"")
+    [violation] = _check(home, store, "questions trained on").violations
+    assert (violation.row, "KeyError" in violation.stored) == ("the check itself", True)
 
 
 def test_a_damaged_page_of_the_database_is_a_violation_and_no_crash(copied: tuple[Home, Store]) -> None:
@@ -158,9 +162,80 @@ def test_a_damaged_page_of_the_database_is_a_violation_and_no_crash(copied: tupl
     content = bytearray(file.read_bytes())
     content[(page - 1) * size : page * size] = b"\xff" * size
     file.write_bytes(content)
-    [violation] = _check(home, store, "votes").violations
+    [violation] = _check(home, store, "labels").violations
     assert violation.row == "the check itself"
-    assert violation.stored == "DatabaseError: 'database disk image is malformed'"
+    assert "database disk image is malformed" in violation.stored
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shared": True},
+        {"labelled__chained": True},
+        {"challenger__trained": False},
+        {"rollout_text": "kept", "rollout_prompts": 0},
+        {"rollout_text": "none", "dataset__denominator": "parsed"},
+        {"guard__ill_posed": "roll_back"},
+        {"evaluation__samples": 0, "dataset__filtered": False},
+    ],
+    ids=str,
+)
+def test_no_kind_of_loop_has_violations(sqlite: Store, tmp_path: Path, settings: dict[str, Any]) -> None:
+    home = Home(tmp_path)
+    store_loop(sqlite, home, **settings)
+    assert violations(home, sqlite) == {}
+
+
+def test_prompts_that_nobody_votes_on_have_no_violations(sqlite: Store, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    store_rounds(sqlite, home, prompts__labels="none", solver__reward__labels="online")
+    assert violations(home, sqlite) == {}
+    assert _check(home, sqlite, "labels").checked == 11  # each prompt's votes, of which there are none, and verdict
+
+
+def test_given_prompts_in_rounds_have_no_violations(store: Store, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    store_rounds(store, home)
+    assert violations(home, store) == {}
+    for name in ("labels", "oracle labels", "questions trained on", "moments"):
+        assert _check(home, store, name).checked > 0
+
+
+def test_quick_reads_manifests_only(loop_home: Home, tmp_path: Path) -> None:
+    home, store = copy_of(loop_home, tmp_path)
+    flip_bit(home.path / SOLVER / "model.safetensors")
+    assert violations(home, store, quick=True) == {}
+    manifest = home.path / SOLVER / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("config.json", "other.json"))
+    [violation] = violations(home, store, quick=True)["checkpoints"]
+    assert violation.row == "whole/solver/2: sha256 of its manifest"
+
+
+def test_files_that_were_removed_on_purpose_are_not_missing(loop_home: Home, tmp_path: Path) -> None:
+    home, store = copy_of(loop_home, tmp_path)
+    with store.write() as session:
+        queries.checkpoints.note_removed(session, ["whole/solver/2", "whole/challenger/1"])
+    shutil.rmtree(home.checkpoints / RUN / "challenger" / "1")
+    assert violations(home, store) == {}
+    assert len(_check(home, store, "checkpoints").notes) == 1
+    [left_over] = _check(home, store, "left over").notes  # its row says that its files are removed, but they are there
+    assert left_over.startswith(f"{home.path / SOLVER}: no row refers to its files")
+
+
+def test_the_moments_of_the_last_round_are_unchanged_and_there_while_a_round_may_follow(
+    rounds_home: Home, tmp_path: Path
+) -> None:
+    home, store = copy_of(rounds_home, tmp_path)
+    moments = home.optimisers / RUN / "solver" / "2"
+    flip_bit(moments / "model.safetensors")
+    [violation] = violations(home, store)["moments"]
+    assert violation.row == "files of moments of whole/solver/2"
+    moments.rename(tmp_path / "elsewhere")
+    [violation] = violations(home, store)["moments"]
+    assert (violation.row, violation.stored) == ("moments of whole/solver/2", "nothing")
+    with store.write() as session:
+        queries.runs.set_run_status(session, RUN, "stopped")
+    assert violations(home, store) == {}
 
 
 def _check(home: Home, store: Store, name: str) -> Check:

@@ -17,7 +17,7 @@ from core.statistics.estimates import share
 from core.statistics.guard import Alarm
 from core.types import OracleLabel, question_id
 from services.drift.alerts import alert_id, raise_alerts, record
-from services.drift.series import refresh_labels
+from services.drift.series import refresh, refresh_labels
 from storage import queries
 from storage.rows import AlertRow, SampleRow, SeriesPoint
 from storage.session import Store
@@ -27,8 +27,8 @@ def test_a_drop_raises_one_alert_in_its_iteration(store: Store) -> None:
     run = audited_run(store, [240, 240, 240, 180])
     with store.write() as session:
         for t in (1, 2, 3):
-            assert record(session, run, t) == []
-        assert record(session, run, 4) == record(session, run, 4)
+            assert measured(session, run, t) == []
+        assert measured(session, run, 4) == measured(session, run, 4)
         [alert] = raise_alerts(session, run, 4)
     assert (alert.rule, alert.series, alert.over, alert.oracle, alert.severity) == (
         *("sudden", "label_accuracy", "kept", "exact"),
@@ -49,7 +49,7 @@ def test_iterations_that_were_rolled_back_are_not_a_reference(store: Store) -> N
     run = audited_run(store, [190, 285, 285, 190])
     with store.write() as session:
         for t in (1, 2, 3):
-            record(session, run, t)
+            measured(session, run, t)
         rolled_back = {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}
         for t in (2, 3):
             queries.ledger.claim_stage(
@@ -58,14 +58,14 @@ def test_iterations_that_were_rolled_back_are_not_a_reference(store: Store) -> N
             queries.ledger.finish_stage(
                 session, run=run, iteration=t, stage="check_health", owner="me", result=rolled_back
             )
-        assert record(session, run, 4) == []
+        assert measured(session, run, 4) == []
 
 
 def test_an_audit_that_comes_later_can_raise_an_alert(store: Store) -> None:
     run = audited_run(store, [240, 240, 240, None])
     with store.write() as session:
         for t in (1, 2, 3, 4):
-            assert record(session, run, t) == []  # an estimate is not tested
+            assert measured(session, run, t) == []  # an estimate is not tested
         labels = [OracleLabel(question_id(run, 4, i), "exact", "wrong", None) for i in range(300)]
         queries.questions.add_oracle_labels(session, labels)
         refresh_labels(session, run, 4)
@@ -155,6 +155,12 @@ def _audit_iteration(
     queries.questions.add_oracle_labels(session, labels)
     refresh_labels(session, run, t)
     return raise_alerts(session, run, t)
+
+
+def measured(session: Session, run: str, t: int) -> list[AlertRow]:
+    """The alerts of an iteration whose stages have just stored its series."""
+    refresh(session, run, t)
+    return record(session, run, t)
 
 
 def _share(iteration: int, oracle: str, right: int) -> SeriesPoint:
