@@ -24,8 +24,8 @@ from core.rollouts.scoring import Outcome, outcome
 from core.rollouts.strategies import skeleton_clusters
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
-from orchestrator.report.canvas import as_file
-from orchestrator.report.matrix import correlations
+from orchestrator.pictures.canvas import as_file
+from orchestrator.pictures.matrix import correlations
 from storage import queries
 from storage.rows import RolloutRow
 from storage.session import Store

@@ -1,6 +1,7 @@
 // Shows questions and answers, with their mathematics typeset. Text from a model is shown as text, never as HTML, and
 // only texts of limited length are typeset.
 import { html, useLayoutEffect, useRef } from "/static/preact.js";
+import { report } from "./api.js";
 
 const MAX_TYPESET_LENGTH = 4000; // characters; a longer text is shown as it is
 const MAX_ANSWER_LENGTH = 300; // characters; a longer answer is cut off
@@ -17,6 +18,7 @@ const KATEX_OPTIONS = {
   trust: false, // no links, no images, no HTML
   maxSize: 20,
   maxExpand: 200,
+  ...(report && { output: "mathml" }), // drawn by the browser, so that a report needs no fonts
 };
 
 /**

@@ -163,7 +163,7 @@ function FilterInput({ value = "", onCommit, ...attributes }) {
 }
 
 /** @param {{ questions: Schemas["QuestionSummary"][], url: string, query: URLSearchParams }} props */
-function QuestionTable({ questions, url, query }) {
+export function QuestionTable({ questions, url, query }) {
   const isGiven = questions.some(({ given_answer }) => given_answer !== null);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Questions">
     <table class="questions">

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
-from orchestrator.report.canvas import LIGHT, axes
+from orchestrator.pictures.canvas import BLUE, INK, PAPER, RUST, axes
 
-_COLOURS = LinearSegmentedColormap.from_list("correlation", [LIGHT["c4"], LIGHT["paper"], LIGHT["c1"]])
+_COLOURS = LinearSegmentedColormap.from_list("correlation", [RUST, PAPER, BLUE])
 _DARK = 0.6  # cells with a larger absolute value are dark and get light text
 _INCHES_PER_CELL = 0.62
 
@@ -22,7 +22,7 @@ def correlations(title: str, names: Sequence[str], matrix: Sequence[Sequence[flo
     chart.imshow(numbers, cmap=_COLOURS, vmin=-1, vmax=1)
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
-            ink = LIGHT["paper"] if value is not None and abs(value) > _DARK else LIGHT["ink"]
+            ink = PAPER if value is not None and abs(value) > _DARK else INK
             chart.text(j, i, "–" if value is None else f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
     chart.set_xticks(range(len(names)), names, rotation=45, ha="right")
     chart.set_yticks(range(len(names)), names)
