@@ -2,12 +2,12 @@
 import { html, options, render } from "/static/preact.js";
 import { report, useResponse, useResponses } from "./api.js";
 import { dateTime, number } from "./format.js";
-import { Empty, Panel } from "./parts.js";
 import { AsToml, SettingsTables } from "./pages/configuration.js";
 import { Distribution } from "./pages/iteration.js";
 import { QuestionTable } from "./pages/questions.js";
 import { RunPage } from "./pages/run.js";
 import { StepCurves } from "./pages/step_curves.js";
+import { Empty, Panel } from "./parts.js";
 
 const MOST_QUESTIONS = 6; // of each iteration; run_page.py has the same number
 const NO_FILTER = new URLSearchParams();
