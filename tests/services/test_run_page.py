@@ -113,7 +113,7 @@ def test_the_file_shows_all_that_the_dashboard_shows_of_the_run(pages: Pages, pa
     assert len(requests) == 1
     of_server = page.context.new_page()
     of_server.goto(f"{pages.url}/runs/demo")
-    expect(of_server.get_by_role("heading", name="Cost", exact=True)).to_be_visible()
+    expect(of_server.get_by_role("heading", name="Alerts", exact=True)).to_be_visible()
     expect(of_server.locator(".headline")).to_be_visible()
     assert in_file[: len(shown := of_server.evaluate(_HEADINGS))] == shown
     assert len(in_file) > len(shown) > 8
@@ -170,6 +170,7 @@ def test_the_policy_of_the_file_refuses_requests_and_all_other_scripts(pages: Pa
           script.textContent = "document.title = 'run'";
           document.body.append(script);
           await fetch(url).catch(() => refused.push("no answer"));
+          while (refused.length < 3) await new Promise((resolve) => setTimeout(resolve, 10));
           return [...refused, document.title];
         }""",
         pages.url,

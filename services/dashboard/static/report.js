@@ -57,7 +57,7 @@ function Questions({ run, t }) {
     <div class="panels">
       <${Distribution} run=${run} url="" query=${NO_FILTER} statistics=${statistics} />
       <${Panel} title="Kept questions" wide about=${`${which}, in the order in which they were generated.`}>
-        ${items.length ? html`<${QuestionTable} questions=${items} url="" query=${NO_FILTER} />` : html`<${Empty}>None.</${Empty}>`}
+        ${items.length ? html`<${QuestionTable} questions=${items} url="" query=${NO_FILTER} label=${`Questions of iteration ${t}`} />` : html`<${Empty}>None.</${Empty}>`}
       </${Panel}>
     </div>`;
 }
