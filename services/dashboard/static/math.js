@@ -14,6 +14,7 @@ const KATEX_OPTIONS = {
   ],
   throwOnError: false,
   errorCallback: () => {}, // text that is not valid mathematics is shown as it is
+  errorColor: "currentColor", // KaTeX's red cannot be read on a dark page
   strict: "ignore",
   trust: false, // no links, no images, no HTML
   maxSize: 20,
