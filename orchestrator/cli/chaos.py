@@ -81,7 +81,7 @@ def _campaign(coevo_home: Home, folder: Path, kills: int, seed: int, victims: tu
     cluster.wait_until_ready(coevo_home)
     with collection_paused():
         # These take seconds. The forks have what is imported here.
-        from orchestrator import flows, report  # noqa: F401
+        from orchestrator import flows  # noqa: F401
         from orchestrator.chaos.campaign import Campaign, ChaosError
         from orchestrator.chaos.flow_attempts import FlowAttempt
         from trainers.local import worker  # noqa: F401

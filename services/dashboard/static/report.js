@@ -19,7 +19,7 @@ options.vnode = (vnode) => {
   if (type === "button") vnode.type = Nothing;
   if (type === "a") {
     vnode.type = "span";
-    vnode.props = { ...props, href: undefined };
+    vnode.props = /** @type {typeof props} */ ({ ...props, href: undefined });
   }
 };
 
