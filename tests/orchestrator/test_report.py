@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from core.settings.parsing import parse_config
 from core.statistics.estimates import wilson, wilson_at
 from core.types import Checkpoint
 from services.api.run_page import write_run_page
@@ -13,9 +15,11 @@ from services.run_report.figures import figures
 from services.run_report.headline import headline_of
 from storage import queries
 from storage.errors import StoreError
+from storage.models import Stages
 from storage.session import Store
 from tests.orchestrator.small_run import small_run
 from tests.synthetic_run import (
+    CONFIG,
     add_evaluations,
     create,
     fill_run,
@@ -131,3 +135,25 @@ def test_an_unknown_run_is_named(sqlite: Store, report: Any) -> None:
     with pytest.raises(StoreError, match="run nobody: no such run"):
         report(sqlite, "nobody")
     assert not Path("never").exists()
+
+
+def test_a_run_without_an_oracle_has_null_for_what_it_would_grade(sqlite: Store) -> None:
+    tree = {**CONFIG.model_dump(), "audit": {"oracle": None}}
+    tree["dataset"] = {**tree["dataset"], "filtered": False}
+    small_run(sqlite, parse_config(tree, source="test"))
+    first = iterations(sqlite, "small")[1]
+    own = {name: first["pseudo_label_accuracy"][name] for name in ("kept", "all", "oracle")}
+    assert own == {"kept": None, "all": None, "oracle": None}
+    assert (first["ill_posed_share"], first["difficulty"]["kept"]) == (None, {"mean": None, "counts": {}})
+
+
+def test_the_figures_say_what_was_noted_and_what_the_drift_rules_did_not_test(sqlite: Store) -> None:
+    untested = "not tested for drift, because alerts.min_n asks for 100 items: held out (n = 12)"
+    fill_run(sqlite, "few", per_level=2)
+    with sqlite.write() as session:
+        queries.run_notes.annotate(session, "few", add=["b", "a"], note="line 1\n<b>")
+        key = (Stages.run == "few", Stages.iteration == 3, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*key).values(result={"action": "warn", "untested": untested}))
+    reported = figures(sqlite, "few")
+    assert (reported["tags"], reported["note"]) == (["a", "b"], "line 1\n<b>")
+    assert [iteration["untested"] for iteration in iterations(sqlite, "few")] == [None, None, None, untested]

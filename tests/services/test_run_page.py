@@ -63,7 +63,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     with store.write() as session:
         create(session, "given", parse_config(given, "a test"))
         evaluate(session, "given", 0, [Evaluated(f"i{i}", "1", 8, 4, True, True) for i in range(4)], took=1)
-    small_run(store, parse_config({**CONFIG.model_dump(), "audit": {"oracle": None}}, source="test"))
+    shared = {**CONFIG.model_dump(), "shared": True, "audit": {"oracle": None}}
+    small_run(store, parse_config(shared, source="test"))
     store_each_state(store)
     for run in ("demo", "hostile", "judged", "given", "small", "running", "failed"):
         assert write_run_page(store, run, folder) == folder / f"{run}.html"
@@ -129,7 +130,7 @@ def test_the_file_can_be_read_on_every_screen(pages: Pages, page: Page, requests
     [
         ("judged", ["Pseudo-label accuracy"]),
         ("given", ["Only the base model has been evaluated", "Nothing can be said about learning yet"]),
-        ("small", ["Held-out accuracy"]),
+        ("small", ["Held-out accuracy", "one model in both roles"]),
         ("running", ["iteration 2, train_solver", "Nothing can be said yet"]),
         ("failed", ["evaluate 3 failed: BenchmarkError: no [red]such[/] <b>file</b>"]),
     ],
