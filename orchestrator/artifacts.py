@@ -1,4 +1,4 @@
-"""What the Prefect UI shows of a run: artifacts with progress, results, a link to the dashboard and the curves; tags.
+"""What the Prefect UI shows of a run: artifacts with progress, results, main figures and a link to the dashboard; tags.
 
 A key begins with the run, then has the iteration and the stage, so that a search for RUN-ITERATION lists an iteration's
 artifacts. A stage that is not run again leaves its artifacts as they are. A background thread writes them to Prefect's
@@ -8,7 +8,6 @@ warning in the run's log: all that artifacts show is on the dashboard too, and n
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,6 @@ from uuid import UUID
 import httpx
 from prefect.artifacts import (
     Artifact,
-    create_image_artifact,
     create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
@@ -42,6 +40,8 @@ from orchestrator.stages.results import StageResult, as_markdown
 from services.evaluations import EvaluationFigures
 from services.flow_runs import tags_of
 from services.prefect_server import is_away
+from services.run_report.measures import measure
+from services.run_report.summary import summary_rows
 from storage.session import Store
 
 _thread = ThreadPoolExecutor(1, "artifacts")
@@ -179,17 +179,16 @@ def _with_interval(estimate: Estimate | None) -> str:
     return "" if estimate is None else f"{estimate.value:.1%} ({estimate.lo:.1%} to {estimate.hi:.1%})"
 
 
-def curves(store: Store, run: str) -> None:
-    """Show the held-out accuracy and the label accuracy so far."""
-    _write(lambda: _draw_curves(store, run))
+def figures(store: Store, run: str) -> None:
+    """Show the main figures so far as a table, one row for each iteration."""
+    key = _key(run, "figures")
 
+    def write() -> None:
+        rows = summary_rows(measure(store, run))
+        if not _is_newest(key, json.dumps(rows)):
+            create_table_artifact(rows, key=key, description=f"{run}: main figures by iteration, 95% intervals")
 
-def _draw_curves(store: Store, run: str) -> None:
-    from orchestrator.report import curves_png  # imports Matplotlib, which takes more than a second
-
-    key, picture = _key(run, "curves"), f"data:image/png;base64,{base64.b64encode(curves_png(store, run)).decode()}"
-    if not _is_newest(key, picture):
-        create_image_artifact(picture, key=key, description=f"{run}: held-out and label accuracy by iteration")
+    _write(write)
 
 
 def _is_newest(key: str, data: str) -> bool:

@@ -185,7 +185,7 @@ def _run_to_its_end(
                 for t in range(1, config.iterations + 1):
                     iteration(run, t)
                     faultpoint("iteration ended", str(t))
-                    artifacts.curves(store, run)
+                    artifacts.figures(store, run)
                     action = _action_after(store, run, t, artifacts.run_page(pages_url, run, t))
                     _remove_unkept(coevo_home, store, run)
                     if action == "stop":
@@ -267,7 +267,7 @@ def _iterate(run: str, t: int) -> None:
         for stage in stages:
             _stage_task(stage, t)(run, t, stage)
         if is_top_level:
-            artifacts.curves(store, run)
+            artifacts.figures(store, run)
             _remove_unkept(home(), store, run)
 
 

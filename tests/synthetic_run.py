@@ -29,9 +29,9 @@ from core.types import (
 )
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LEASE_S, owner
-from orchestrator.report import figures
 from orchestrator.stages.context import Context
 from services.oracles import exact
+from services.run_report.figures import figures
 from storage import queries
 from storage.models import Stages
 from storage.session import Store

@@ -24,7 +24,7 @@ DATA = (
     "deploy/suites/*.toml",
     "deploy/runs/*.toml",
     "deploy/serve/*.yaml",
-    "orchestrator/report/*.j2",
+    "services/dashboard/*.html",
     "services/dashboard/static/**/*.*",
     "services/dashboard/vendor/**/*.*",
     "trainers/micro/benchmark.jsonl",

@@ -22,7 +22,7 @@ from services.run_series import Curve, curves_of, steps_until
 from storage.session import open_store
 
 if TYPE_CHECKING:
-    from orchestrator.report.comparison import Panel
+    from orchestrator.pictures.comparison import Panel
 
 Axis = Literal["iteration", "step"]
 # The figures of accuracy that runs are compared by, as the tables call them -> their names in a comparison.
@@ -110,7 +110,7 @@ def _compare_arms(
         raise CompareError("--metric: expected with --picture, or with --suite or --benchmark")
     comparison = compare(session, *arms_named(session, names))
     if picture is not None:
-        from orchestrator.report.comparison import arm_panel  # matplotlib takes a second to import
+        from orchestrator.pictures.comparison import arm_panel  # matplotlib takes a second to import
 
         arms = arms_of(session, names)
         panels = [
@@ -139,7 +139,7 @@ def _compare_series(
 
 def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str, by: Axis) -> Panel:
     """The mean of each arm over its runs, and the runs."""
-    from orchestrator.report.comparison import series_panel
+    from orchestrator.pictures.comparison import series_panel
 
     of_runs = curves_of(session, {run: [run] for runs in arms.values() for run in runs}, name, by == "step")
     runs = {arm: [of_runs[run] for run in runs if run in of_runs] for arm, runs in arms.items()}
@@ -147,7 +147,7 @@ def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str
 
 
 def _write(picture: Path, panels: Sequence[Panel], columns: int | None = None, *, as_json: bool) -> None:
-    from orchestrator.report.comparison import picture_of
+    from orchestrator.pictures.comparison import picture_of
 
     with written(picture) as temporary:
         temporary.write_bytes(picture_of(panels, picture.suffix[1:].lower(), columns))
@@ -159,7 +159,7 @@ def _model_panels(
 ) -> tuple[list[Panel], int | None]:
     """Of runs, the figures by iteration or step, and series; of single models, the figures by k. Also the number of
     columns, None for any."""
-    from orchestrator.report.comparison import k_panels, metric_panels
+    from orchestrator.pictures.comparison import k_panels, metric_panels
 
     runs = [name for name, of_name in models.items() if of_name != [name]]
     if not runs:

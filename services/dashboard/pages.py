@@ -16,7 +16,7 @@ from services.api.access.headers import DefaultHeaders
 
 HERE = Path(__file__).parent
 # What Observable Plot puts into each of its pictures: one style sheet of its own, known by its hash.
-_PLOT_STYLE = "sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww="
+PLOT_STYLE = "sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww="
 # Redoc's style sheets: one of fixed text, and one that is empty when it is added and to which Redoc then adds rules.
 _REDOC_STYLES = (
     "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
@@ -42,7 +42,7 @@ def _policy(*styles: str) -> str:
     )
 
 
-CONTENT_SECURITY_POLICY = _policy(_PLOT_STYLE)
+CONTENT_SECURITY_POLICY = _policy(PLOT_STYLE)
 REFERENCE_POLICY = _policy(*_REDOC_STYLES)
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,

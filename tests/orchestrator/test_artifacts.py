@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from threading import Event
 from typing import Any, get_args
@@ -21,6 +22,8 @@ from core.types import Stage
 from orchestrator import artifacts
 from orchestrator.stages.results import Figure, StageResult
 from storage.queries.runs import RUN_NAME
+from storage.session import Store
+from tests.orchestrator.small_run import small_run
 
 RESULT = StageResult((Figure("pass@1", "57.4%", "[55.0, 59.8]", 1020),))
 
@@ -124,9 +127,9 @@ def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:
 
 
 ENDS = [(t, stage, *rest) for t in (1, 12) for stage in get_args(Stage) for rest in ((), ("progress",))]
-OF_RUNS = st.tuples(st.from_regex(RUN_NAME, fullmatch=True), st.sampled_from([*ENDS, ("dashboard",), ("curves",)]))
+OF_RUNS = st.tuples(st.from_regex(RUN_NAME, fullmatch=True), st.sampled_from([*ENDS, ("dashboard",), ("figures",)]))
 OF_MODELS = st.tuples(st.sampled_from(["evaluation", "recheck"]), st.tuples(st.text()))
-ALIKE = [("a.b", ("curves",)), ("a-b", ("curves",)), ("A-B", ("curves",)), ("a_b", ("curves",)), ("a-b.", ("curves",))]
+ALIKE: list[tuple[str, tuple[Any, ...]]] = [(run, ("figures",)) for run in ("a.b", "a-b", "A-B", "a_b", "a-b.")]
 ALIKE += [("evaluation", (1, "evaluate")), ("evaluation", ("1-evaluate",)), ("Evaluation", (1, "evaluate"))]
 ALIKE += [("evaluation", (model,)) for model in ("gpt/4", "gpt-4", "GPT-4", "gpt 4", "ü", "ä")]
 
@@ -146,3 +149,13 @@ def test_runs_whose_names_look_alike_in_a_key_keep_their_own_artifacts(prefect: 
     latest = prefect._client.post("/artifacts/latest/filter", json={}).json()
     described = {artifact["description"] for artifact in latest}
     assert {f"{run}, iteration 1: result of evaluate" for run in ("a.b", "a-b", "A-B")} <= described
+
+
+def test_a_run_has_one_artifact_of_its_figures_until_they_change(prefect: SyncPrefectClient, sqlite: Store) -> None:
+    small_run(sqlite)
+    filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=["small-figures"]))}
+    for _ in range(2):
+        with artifacts.written():
+            artifacts.figures(sqlite, "small")
+    (shown,) = prefect.read_artifacts(**filters)
+    assert [row["iteration"] for row in json.loads(str(shown.data))] == ["base", "1"]

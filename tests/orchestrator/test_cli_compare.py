@@ -16,9 +16,9 @@ from core.settings.parsing import parse_config
 from core.settings.training import Sampling
 from core.types import Checkpoint, Evaluated
 from orchestrator.cli import app
+from orchestrator.pictures import comparison as pictures
+from orchestrator.pictures.comparison import Panel
 from orchestrator.question_sets.benchmarks import read_suite
-from orchestrator.report import comparison as pictures
-from orchestrator.report.comparison import Panel
 from storage import queries
 from storage.rows import ExperimentRun, SeriesPoint
 from storage.session import Store

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from core.statistics.estimates import Estimate
-from orchestrator.report import comparison
-from orchestrator.report.comparison import Panel, picture_of
+from orchestrator.pictures import comparison
+from orchestrator.pictures.comparison import Panel, picture_of
 
 ZERO = Estimate(0.0, 0.0, 0.0, 1)
 

@@ -17,10 +17,10 @@ from core.statistics.estimates import wilson_at
 from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
 from orchestrator.loop import check_health
-from orchestrator.report import figures
 from services.api.app import PREFIX, create_app
 from services.drift.series import refresh
 from services.oracles.samples import draw_sample
+from services.run_report.figures import figures
 from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -40,7 +41,7 @@ def test_running_a_finished_iteration_again_changes_nothing(live: Live, whole_ru
     assert whole_runs.rows(live, whole_run.name) == whole_run.rows
 
 
-def test_every_stage_and_the_curves_have_one_artifact_also_after_the_iteration_was_run_again(
+def test_every_stage_and_the_figures_have_one_artifact_also_after_the_iteration_was_run_again(
     live: Live, whole_run: WholeRun
 ) -> None:
     """Each was written before its process ended. No progress is left."""
@@ -50,8 +51,9 @@ def test_every_stage_and_the_curves_have_one_artifact_also_after_the_iteration_w
         assert artifact["type"] == "markdown"
         assert artifact["task_run_id"] is not None
         assert _artifacts(live, f"{key}-progress") == []
-    [curves] = _artifacts(live, f"{whole_run.name}-curves")
-    assert curves["type"] == "image"
+    [figures] = _artifacts(live, f"{whole_run.name}-figures")
+    assert figures["type"] == "table"
+    assert [row["iteration"] for row in json.loads(figures["data"])] == ["base", "1"]
 
 
 def _artifacts(live: Live, key: str) -> list[Any]:

@@ -1,24 +1,25 @@
 from __future__ import annotations
 
-import io
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.image import imread
+from sqlalchemy import update
 
+from core.settings.parsing import parse_config
 from core.statistics.estimates import wilson, wilson_at
 from core.types import Checkpoint
-from orchestrator.report import curves_png, figures, write_report
-from orchestrator.report.canvas import as_svg, axes, step_colour
+from services.api.run_page import write_run_page
+from services.run_report.figures import figures
+from services.run_report.headline import headline_of
 from storage import queries
 from storage.errors import StoreError
+from storage.models import Stages
 from storage.session import Store
 from tests.orchestrator.small_run import small_run
 from tests.synthetic_run import (
+    CONFIG,
     add_evaluations,
     create,
     fill_run,
@@ -31,7 +32,6 @@ ITERATION_KEYS = {
     "t", "pass_at_1", "ci95", "n", "greedy", "maj_at_k", "pseudo_label_accuracy", "candidates", "kept", "malformed",
     "ill_posed_share", "challenger_reward", "mean_p_hat", "seconds",
 }  # fmt: skip
-SCRIPT = "<script>alert(1)</script>"
 
 
 def test_the_held_out_figures_by_hand(store: Store) -> None:
@@ -130,42 +130,30 @@ def test_an_iteration_without_a_new_solver_has_the_figures_of_the_ledger_s_check
     assert gain["ci95"][0] < 0 < gain["ci95"][1]  # four questions cannot show that two Solvers are equal
 
 
-@pytest.mark.parametrize("report", [figures, curves_png, lambda store, run: write_report(store, run, Path("never"))])
+@pytest.mark.parametrize("report", [figures, headline_of, lambda store, run: write_run_page(store, run, Path("never"))])
 def test_an_unknown_run_is_named(sqlite: Store, report: Any) -> None:
     with pytest.raises(StoreError, match="run nobody: no such run"):
         report(sqlite, "nobody")
     assert not Path("never").exists()
 
 
-def test_the_curves_are_a_small_png(sqlite: Store) -> None:
-    small_run(sqlite)
-    picture = curves_png(sqlite, "small")
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
-    assert (width, height) == (840, 510)
-    assert len(picture) < 100_000
+def test_a_run_without_an_oracle_has_null_for_what_it_would_grade(sqlite: Store) -> None:
+    tree = {**CONFIG.model_dump(), "audit": {"oracle": None}}
+    tree["dataset"] = {**tree["dataset"], "filtered": False}
+    small_run(sqlite, parse_config(tree, source="test"))
+    first = iterations(sqlite, "small")[1]
+    own = {name: first["pseudo_label_accuracy"][name] for name in ("kept", "all", "oracle")}
+    assert own == {"kept": None, "all": None, "oracle": None}
+    assert (first["ill_posed_share"], first["difficulty"]["kept"]) == (None, {"mean": None, "counts": {}})
 
 
-def test_the_curves_can_be_read_on_a_dark_page(sqlite: Store) -> None:
-    """Every pixel is opaque, and the background has the light scheme's colour."""
-    small_run(sqlite)
-    pixels = imread(io.BytesIO(curves_png(sqlite, "small")), format="png")  # (height, width, RGBA), each in 0..1
-    assert pixels[..., 3].min() == 1
-    assert to_hex(pixels[0, 0, :3]) == "#ffffff"
-
-
-def test_a_colour_without_a_dark_counterpart_is_refused() -> None:
-    drawn = axes("title")
-    drawn.plot([0, 1], color="#ff0000")
-    with pytest.raises(ValueError, match="got #ff0000"):
-        as_svg(drawn, "name", "description")
-
-
-@pytest.mark.parametrize("last", [1, 3, 10])
-def test_iterations_have_colours_that_the_page_can_mix(last: int) -> None:
-    drawn = axes("title")
-    for at in range(last + 1):
-        drawn.plot([0, at], color=step_colour(at, last))
-    mixed = {int(share) for share in re.findall(r"var\(--late\) (\d+)%", as_svg(drawn, "name", "description"))}
-    expected = [100 * at / last for at in range(1, last)]
-    assert sorted(mixed) == pytest.approx(expected, abs=1)
+def test_the_figures_say_what_was_noted_and_what_the_drift_rules_did_not_test(sqlite: Store) -> None:
+    untested = "not tested for drift, because alerts.min_n asks for 100 items: held out (n = 12)"
+    fill_run(sqlite, "few", per_level=2)
+    with sqlite.write() as session:
+        queries.run_notes.annotate(session, "few", add=["b", "a"], note="line 1\n<b>")
+        key = (Stages.run == "few", Stages.iteration == 3, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*key).values(result={"action": "warn", "untested": untested}))
+    reported = figures(sqlite, "few")
+    assert (reported["tags"], reported["note"]) == (["a", "b"], "line 1\n<b>")
+    assert [iteration["untested"] for iteration in iterations(sqlite, "few")] == [None, None, None, untested]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.types import Checkpoint
-from orchestrator.report import figures
-from orchestrator.report.headline import details, headline
-from orchestrator.report.measures import measure
+from services.run_report.figures import figures
+from services.run_report.headline import details, headline
+from services.run_report.measures import measure
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_of

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,9 +16,9 @@ from typer.testing import CliRunner
 from orchestrator.cli import app as cli
 from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
-from orchestrator.report import figures, write_report
 from services.api.app import create_app
 from services.api.client import ApiClient
+from services.run_report.figures import figures
 from services.run_states import MEANINGS
 from storage.session import Store, open_store
 from tests.api_server import served
@@ -110,14 +109,12 @@ def test_commands_show_each_run_with_its_state_and_reason(views: Views, command:
         assert re.search(pattern, result.stdout, re.MULTILINE), (name, rows.get(name))
 
 
-def test_the_report_of_each_run_has_its_state_and_reason(sqlite: Store, tmp_path: Path) -> None:
+def test_the_figures_of_each_run_have_its_state_and_reason(sqlite: Store) -> None:
     store_each_state(sqlite)
     for name, state in STATES.items():
         shown = figures(sqlite, name)
         assert shown["state"] == state
         assert re.fullmatch(REASONS[name], shown["reason"]), (name, shown["reason"])
-    html = write_report(sqlite, "failed", tmp_path).read_text()
-    assert '<span class="status">failed</span> evaluate 3 failed: BenchmarkError: no [red]such[/] &lt;b&gt;' in html
 
 
 def test_prometheus_counts_the_states_and_has_that_of_each_stored_run(views: Views) -> None:

@@ -73,6 +73,13 @@ _RECORD = {
 }
 
 EXAMPLES: dict[str, Any] = {
+    "Headline": {
+        "sentence": "The Solver learned: +12.1\u00a0points\u00a0[+9.0,\u00a0+15.1] for pass@1 and "
+        "+10.4\u00a0points\u00a0[+5.2,\u00a0+15.5] for greedy decoding against the base model after 3 iterations, over "
+        "the same 240 questions.",
+        "details": ["The majority of 8 samples moved by +9.2\u00a0points\u00a0[+4.1,\u00a0+14.2]."],
+        "decisions": ["The run went on after iteration 2, as a person decided."],
+    },
     "Evaluation": {
         "checkpoint": "demo/solver/1",
         "benchmark": "micro",

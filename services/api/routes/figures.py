@@ -13,10 +13,17 @@ from services.api.schemas import Evaluation
 from services.costs import RunCosts, costs_of
 from services.drift.training_labels import labels_by_step
 from services.matrix import MatrixCell, cells
+from services.run_report.headline import Headline, headline_of
 from storage import queries
 from storage.rows import StepLabelFigures, TrainMetric
 
 router = APIRouter(prefix="/runs/{run}", tags=["figures"])
+
+
+@router.get("/headline", responses=documented(404, 409))
+def get_headline(store: StoreDependency, run: RunName) -> Headline:
+    """What the run has shown so far, in sentences: whether the Solver learned, details of it, and what was decided."""
+    return headline_of(store, run)
 
 
 @router.get("/evaluations", responses=documented(404))

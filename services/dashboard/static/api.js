@@ -2,6 +2,24 @@
 import { useEffect, useState } from "/static/preact.js";
 import { tabStorage } from "./stored.js";
 
+/**
+ * What a report, which is a run's page in a file of its own, has in place of a server: the API's answers by URL. Those
+ * about questions are of the iterations `asked`, and those about steps of training of the iterations `begun`. Null on a
+ * page that comes from a server.
+ *
+ * @type {{
+ *   run: string,
+ *   written: string,
+ *   asked: number[],
+ *   begun: number[],
+ *   answers: Record<string, [status: number, body: any]>,
+ * } | null}
+ */
+export const report = JSON.parse(document.getElementById("report")?.textContent ?? "null");
+
+/** A text about what a click does, which it does not do in a report. @param {string} text */
+export const unlessReport = (text) => (report ? "" : text);
+
 const PREFIX = "/api/v1";
 const STORAGE_KEY = "coevo-key"; // of the API key, in the storage of this tab
 
@@ -119,7 +137,13 @@ async function send(url, options) {
  * @returns {Promise<GetResponse<Path>>}
  */
 export async function get(path, parameters, signal) {
-  const response = await send(urlOf(path, parameters), { headers: authorization(), signal });
+  const url = urlOf(path, parameters);
+  if (report) {
+    const [status, body] = report.answers[url] ?? [404, { detail: `The report does not have ${url}.` }];
+    if (status >= 400) throw new ApiError(status, body.detail);
+    return body;
+  }
+  const response = await send(url, { headers: authorization(), signal });
   return response.json();
 }
 
@@ -188,7 +212,7 @@ export function useResponses(requests, interval = 0) {
         if (isAbort(error)) return;
         setState((old) => ({ ...(old.key === key ? old : { key, text: "", data: null }), error: toError(error) }));
       }
-      if (interval) timer = setTimeout(fetchAll, interval);
+      if (interval && !report) timer = setTimeout(fetchAll, interval);
     }
     fetchAll();
     return () => {

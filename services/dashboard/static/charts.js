@@ -1,5 +1,6 @@
 // Charts, drawn by Observable Plot as SVG. They use the page's colours, and a point or a bar may be a link.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
+import { report } from "./api.js";
 import { MARGIN, verticalAxis } from "./axes.js";
 import { countOf, humanise, number, percent } from "./format.js";
 
@@ -20,7 +21,7 @@ import { countOf, humanise, number, percent } from "./format.js";
 
 /**
  * Makes a chart readable for screen readers. Plot labels each group of marks with a technical name, such as "dot"; the
- * name is moved to `data-marks`, which app.css uses. Each link is labelled with its tooltip instead.
+ * name is moved to `data-marks`, which app.css uses. Each link is labelled with its tooltip instead; a report has none.
  *
  * @param {Element} chart
  */
@@ -30,7 +31,8 @@ function labelForScreenReaders(chart) {
     group.removeAttribute("aria-label");
   }
   for (const link of chart.querySelectorAll("a")) {
-    link.setAttribute("aria-label", link.querySelector("title")?.textContent ?? "");
+    if (report) link.replaceWith(...link.childNodes);
+    else link.setAttribute("aria-label", link.querySelector("title")?.textContent ?? "");
   }
 }
 

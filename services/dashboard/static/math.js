@@ -1,6 +1,7 @@
 // Shows questions and answers, with their mathematics typeset. Text from a model is shown as text, never as HTML, and
 // only texts of limited length are typeset.
 import { html, useLayoutEffect, useRef } from "/static/preact.js";
+import { report } from "./api.js";
 
 const MAX_TYPESET_LENGTH = 4000; // characters; a longer text is shown as it is
 const MAX_ANSWER_LENGTH = 300; // characters; a longer answer is cut off
@@ -13,10 +14,12 @@ const KATEX_OPTIONS = {
   ],
   throwOnError: false,
   errorCallback: () => {}, // text that is not valid mathematics is shown as it is
+  errorColor: "currentColor", // KaTeX's red cannot be read on a dark page
   strict: "ignore",
   trust: false, // no links, no images, no HTML
   maxSize: 20,
   maxExpand: 200,
+  ...(report && { output: "mathml" }), // drawn by the browser, so that a report needs no fonts
 };
 
 /**

@@ -1,6 +1,6 @@
 // Components that several pages use.
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { download, toError } from "./api.js";
+import { download, report, toError } from "./api.js";
 import { countOf, humanise, interval, percent } from "./format.js";
 import { focusHeading } from "./router.js";
 
@@ -162,7 +162,7 @@ export function Heading({ breadcrumbs = [], title, children, aside }) {
     ([name, href]) => html`<a key=${href} href=${href}>${name}</a><span aria-hidden="true">/</span>`,
   );
   return html`<header class="heading">
-    ${links.length > 0 && html`<nav aria-label="Breadcrumbs">${links}</nav>`}
+    ${links.length > 0 && !report && html`<nav aria-label="Breadcrumbs">${links}</nav>`}
     <div class="title"><h1 ref=${heading} tabindex="-1">${title}</h1>${aside}</div>
     ${children && html`<p class="meta">${children}</p>`}
   </header>`;

@@ -1,8 +1,8 @@
 // Exports Preact, its hooks and htm, which index.html loads as globals, so that the modules can import them by name.
-const { h, render } = window.preact;
+const { h, options, render } = window.preact;
 const { useEffect, useLayoutEffect, useRef, useState } = window.preactHooks;
 
 /** @typedef {(strings: TemplateStringsArray, ...values: TemplateValue[]) => import("preact").VNode} Html */
 const html = /** @type {Html} */ (window.htm.bind(h));
 
-export { html, render, useEffect, useLayoutEffect, useRef, useState };
+export { html, options, render, useEffect, useLayoutEffect, useRef, useState };

@@ -1,5 +1,6 @@
 // A chart of the time that the stages of a run took.
 import { html } from "/static/preact.js";
+import { report } from "./api.js";
 import { MARGIN } from "./axes.js";
 import { Chart } from "./charts.js";
 import { humanise } from "./format.js";
@@ -44,14 +45,16 @@ function timelineBars(stages, run) {
 }
 
 /**
- * How long a stage without an end has worked: until now, or until its run was cancelled or interrupted.
+ * How long a stage without an end has worked: until now, or until the report was written, or until its run was cancelled
+ * or interrupted.
  *
  * @param {Schemas["Stage"]} stage
  * @param {Schemas["RunWithConfig"]} run
  */
 function secondsOfUnfinished({ iteration, stage, started_at }, run) {
   const isAtWork = isLive(run) && run.iteration === iteration && run.stage === stage;
-  const end = isAtWork ? Date.now() : new Date(run.since).getTime();
+  const now = report ? new Date(report.written).getTime() : Date.now();
+  const end = isAtWork ? now : new Date(run.since).getTime();
   return Math.max(0, (end - new Date(started_at).getTime()) / 1000);
 }
 

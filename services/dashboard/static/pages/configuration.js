@@ -60,8 +60,6 @@ function Settings({ configuration, query }) {
     ({ name, value, differs }) =>
       (!onlyDiffering || differs) && `${name} = ${settingText(value)}`.toLowerCase().includes(wanted),
   );
-  const tables = [...new Set(shown.map(tableOf))];
-  const hasPapers = configuration.settings.some(({ paper }) => paper !== null);
   return html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Search <input type="search" value=${text} onInput=${(event) => setFilter("text", event.target.value)} /></label>
       <label class="check"><input type="checkbox" checked=${onlyDiffering} onChange=${(event) => setFilter("differs", event.target.checked ? "1" : "")} /> Only what differs from its default</label>
@@ -70,7 +68,16 @@ function Settings({ configuration, query }) {
     <${Origin} configuration=${configuration} />
     <${AsToml} toml=${configuration.toml} />
     ${shown.length === 0 && html`<${Empty}>No setting matches.</${Empty}>`}
-    <div class="panels">${tables.map((table) => html`<${SettingsTable} key=${table} table=${table} settings=${shown.filter((setting) => tableOf(setting) === table)} preset=${configuration.preset} hasPapers=${hasPapers} />`)}</div>`;
+    <${SettingsTables} configuration=${configuration} shown=${shown} />`;
+}
+
+/** A table of settings for each table of the configuration. @param {{ configuration: Configuration, shown: Setting[] }} props */
+export function SettingsTables({ configuration, shown }) {
+  const tables = [...new Set(shown.map(tableOf))];
+  const hasPapers = configuration.settings.some(({ paper }) => paper !== null);
+  return html`<div class="panels">
+    ${tables.map((table) => html`<${SettingsTable} key=${table} table=${table} settings=${shown.filter((setting) => tableOf(setting) === table)} preset=${configuration.preset} hasPapers=${hasPapers} />`)}
+  </div>`;
 }
 
 /** The table that a setting belongs to; settings of no table belong to the run. @param {Setting} setting */
@@ -84,7 +91,7 @@ function Origin({ configuration: { preset, edited } }) {
 }
 
 /** @param {{ toml: string }} props */
-function AsToml({ toml }) {
+export function AsToml({ toml }) {
   const [state, setState] = useState("");
   async function copy() {
     try {

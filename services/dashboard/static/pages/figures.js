@@ -1,5 +1,6 @@
 // The panels of a run's figures: charts by iteration, by training step and by stage.
 import { html } from "/static/preact.js";
+import { unlessReport } from "../api.js";
 import { IterationChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
@@ -74,7 +75,7 @@ export function LabelAccuracy({ url, config, seriesPoints }) {
   const untested = kept ? notTested(kept.points, config) : "";
   const empty = html`<${Empty}>No label has been audited yet. The labels of an iteration are audited after its evaluation.</${Empty}>`;
   return html`<${Panel} title="Pseudo-label accuracy" wide id="label-accuracy" table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}
-    about=${`The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. Click a point to list the wrong labels. A hollow point is an estimate from p̂, calibrated on the audits of other iterations. It may miss a fall, so no line leads to it. It links to its iteration.${untested}`}>
+    about=${`The share of audited pseudo-labels that an oracle agrees with. Solid lines with circles are the kept questions, dashed lines with diamonds are all questions, and bands are 95% intervals. ${unlessReport("Click a point to list the wrong labels. ")}A hollow point is an estimate from p̂, calibrated on the audits of other iterations. It may miss a fall, so no line leads to it.${unlessReport(" It links to its iteration.")}${untested}`}>
     ${lines.length ? chart : empty}
   </${Panel}>`;
 }
@@ -137,25 +138,23 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
       .filter(({ role }) => role === "base" || role === "solver")
       .map((checkpoint) => [checkpoint.iteration, checkpoint]),
   );
-  const branch = {
-    name: "pass@1 of the branch on labelled data",
-    colour: "var(--c-audit)",
+  /**
+   * A figure of the checkpoints of some roles that the series do not have.
+   *
+   * @param {string} name @param {string} colour @param {string[]} roles
+   * @param {"pass_at_1" | "greedy" | "majority"} figure
+   */
+  const lineOf = (name, colour, roles, figure) => ({
+    name,
+    colour,
     points: checkpoints
-      .filter(({ role }) => role === "labelled")
+      .filter(({ role }) => roles.includes(role))
       .flatMap(({ id, iteration }) =>
         evaluations
           .filter(({ checkpoint }) => checkpoint === id)
-          .map(({ pass_at_1 }) => ({
-            ...pass_at_1,
-            iteration,
-            name: "branch",
-            over: "",
-            oracle: "",
-            estimated: false,
-            href: checkpointUrl(id),
-          })),
+          .map((evaluation) => ({ ...evaluation[figure], iteration, href: checkpointUrl(id) })),
       ),
-  };
+  });
   const { title, about, points } = benchmarkAccuracy(seriesPoints, config);
   const line = {
     name: "pass@1",
@@ -165,7 +164,12 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
       return { ...point, href: solver && `${url}/checkpoints/${solver.role}/${solver.iteration}` };
     }),
   };
-  const lines = branch.points.length ? [line, branch] : [line];
+  const others = [
+    lineOf("greedy", "var(--c-challenger)", ["base", "solver"], "greedy"),
+    lineOf(`majority of ${evaluations[0]?.samples}`, "var(--c-kept)", ["base", "solver"], "majority"),
+    lineOf("pass@1 of the branch on labelled data", "var(--c-audit)", ["labelled"], "pass_at_1"),
+  ];
+  const lines = [line, ...others.filter((other) => other.points.length)];
   const chart = html`<${IterationChart} lines=${lines} label=${`${title} by iteration`} />
     ${lines.length > 1 && html`<${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`}`;
   const untested = notTested(points, config);
@@ -219,7 +223,7 @@ export function Rewards({ run, metrics }) {
     (role) =>
     (/** @type {{ iteration: number, step: number }} */ { iteration, step }) =>
       `${trainingUrl({ run, role, iteration })}?step=${step}`;
-  return html`<${Panel} title="Reward in training" about="The mean reward of each step. The later the iteration, the stronger its colour. A click on a step shows its rollouts.">
+  return html`<${Panel} title="Reward in training" about=${`The mean reward of each step. The later the iteration, the stronger its colour.${unlessReport(" A click on a step shows its rollouts.")}`}>
     ${["challenger", "solver"].map((role) =>
       pointsOf(role).length
         ? html`<h3>${role === "solver" ? "Solver" : "Challenger"}</h3><${StepChart} points=${pointsOf(role)} hrefOf=${hrefOf(role)} label=${`Reward of the ${role} by step`} />`

@@ -1,6 +1,6 @@
 // The page of one iteration: the distribution of p_hat, clusters of similar questions, and the list of all questions.
 import { html, useState } from "/static/preact.js";
-import { useResponse, useResponses } from "../api.js";
+import { unlessReport, useResponse, useResponses } from "../api.js";
 import { Histogram } from "../charts.js";
 import { humanise, number } from "../format.js";
 import { Typeset } from "../math.js";
@@ -113,7 +113,7 @@ function Tiles({ run, t, statistics, seriesPoints }) {
 /**
  * @param {{ run: Schemas["RunWithConfig"], url: string, query: URLSearchParams, statistics: Schemas["Statistics"] }} props
  */
-function Distribution({ run, url, query, statistics }) {
+export function Distribution({ run, url, query, statistics }) {
   const { votes, filtered, band: configuredBand, delta = 0 } = configOf(run).dataset;
   const band = filtered ? (configuredBand ?? [0.5 - delta, 0.5 + delta]) : null;
   /** @param {Schemas["Bin"]} bin */
@@ -125,7 +125,7 @@ function Distribution({ run, url, query, statistics }) {
   const verdicts = VERDICTS.filter((verdict) => statistics.histogram.some((bin) => bin.verdict === verdict));
   const rows = statistics.histogram.map((bin) => [number(bin.p_hat), humanise(bin.verdict), number(bin.questions)]);
   const keptText = band ? `Questions in the band from ${number(band[0])} to ${number(band[1])} are kept. ` : "";
-  const about = `Questions by p̂, which shows how far the Solver's votes agree. ${keptText}Click a bar to list its questions below.`;
+  const about = `Questions by p̂, which shows how far the Solver's votes agree. ${keptText}${unlessReport("Click a bar to list its questions below.")}`;
   const legend = verdicts.map((verdict) => [humanise(verdict), `var(--v-${verdict})`]);
   const chart = html`<${Histogram} bins=${statistics.histogram} band=${band} m=${votes} hrefOf=${hrefOf} label="Questions by p-hat and verdict" />
     <${Legend} items=${legend} />`;

@@ -1,5 +1,6 @@
 // The iterations of a run: a row for each with its figures, and links to its page and to its trainings.
 import { html } from "/static/preact.js";
+import { unlessReport } from "../api.js";
 import { duration, humanise, number } from "../format.js";
 import { Panel, Share } from "../parts.js";
 import { trainingUrl } from "../router.js";
@@ -24,8 +25,9 @@ export function Iterations({ run, url, config, iterations, seriesPoints }) {
   if (iterations.length === 0) return null;
   const label = labelAccuracy(seriesPoints);
   const benchmark = benchmarkAccuracy(seriesPoints, config);
-  const about =
-    "An iteration's page has its questions with their votes; a training's page has its curves and what was rewarded. Iteration 0 is the base model.";
+  const links = unlessReport(
+    "An iteration's page has its questions with their votes; a training's page has its curves and what was rewarded. ",
+  );
   const head = [
     "iteration",
     "questions",
@@ -50,7 +52,7 @@ export function Iterations({ run, url, config, iterations, seriesPoints }) {
       <td data-label="time">${duration(seconds)}</td>
     </tr>`;
   });
-  return html`<${Panel} title="Iterations" wide id="iterations" about=${about}>
+  return html`<${Panel} title="Iterations" wide id="iterations" about=${`${links}Iteration 0 is the base model.`}>
     <div class="scroll tall" tabindex="0" role="region" aria-label="Iterations"><table class="stacked">
       <thead><tr>${head.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
       <tbody>${rows.reverse()}</tbody>

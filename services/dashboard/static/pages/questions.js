@@ -162,10 +162,12 @@ function FilterInput({ value = "", onCommit, ...attributes }) {
   return html`<input ...${attributes} value=${typed} onInput=${(event) => setTyped(event.target.value)} onChange=${(event) => onCommit(event.target.value)} />`;
 }
 
-/** @param {{ questions: Schemas["QuestionSummary"][], url: string, query: URLSearchParams }} props */
-function QuestionTable({ questions, url, query }) {
+/**
+ * @param {{ questions: Schemas["QuestionSummary"][], url: string, query: URLSearchParams, label?: string }} props
+ */
+export function QuestionTable({ questions, url, query, label = "Questions" }) {
   const isGiven = questions.some(({ given_answer }) => given_answer !== null);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Questions">
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}>
     <table class="questions">
       <thead><tr><th scope="col">#</th><th scope="col">Question</th>${isGiven && html`<th scope="col">True answer (given)</th>`}<th scope="col">Pseudo-label</th><th scope="col">p̂</th><th scope="col">Verdict</th><th scope="col">Oracle</th></tr></thead>
       <tbody>

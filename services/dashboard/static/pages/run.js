@@ -1,7 +1,7 @@
 // The page of one run: its state, its figures by iteration, its audits, its alerts, and the controls to cancel, resume
 // or answer it.
 import { html, useState } from "/static/preact.js";
-import { post, useResponse, useResponses } from "../api.js";
+import { post, report, useResponse, useResponses } from "../api.js";
 import { humanise, percent, timeAgo } from "../format.js";
 import { ActionButton, configOf, ErrorMessage, Heading, isLive, Loading, Panel, Tile } from "../parts.js";
 import { runUrl } from "../router.js";
@@ -20,6 +20,7 @@ import {
   TrainingLabels,
   Verdicts,
 } from "./figures.js";
+import { Headline } from "./headline.js";
 import { Iterations } from "./iterations.js";
 import { Matrix } from "./matrix.js";
 import { EditNotes } from "./notes.js";
@@ -123,17 +124,17 @@ function Run({ run, data, refetch }) {
   const hasPseudoLabels = makesNoLabels || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
-      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)} ·${" "}
-      <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a> · <a href=${`${url}/configuration`}>configuration</a>
+      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)}${!report && html` · <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a> · <a href=${`${url}/configuration`}>configuration</a>`}
     </${Heading}>
     ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
     <${EditNotes} run=${run} refetch=${refetch} />
     <${ErrorMessage} error=${labelsError} />
     <${CurrentState} run=${run} stages=${stages} />
-    ${run.active && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
+    <${Headline} run=${run.name} pollMs=${isLive(run) ? AUDITS_POLL_MS : 0} />
+    ${run.active && !report && html`<${RemainingTime} run=${run.name} pollMs=${SLOW_POLL_MS} />`}
     <${Tiles} config=${config} seriesPoints=${seriesPoints} isVotedOn=${isVotedOn} audits=${audits} />
     <div class="panels">
-      <${TrainingNow} run=${run} />
+      ${!report && html`<${TrainingNow} run=${run} />`}
       <${Iterations} run=${run.name} url=${url} config=${config} iterations=${iterations} seriesPoints=${seriesPoints} />
       ${hasPseudoLabels && html`<${LabelAccuracy} url=${url} config=${config} seriesPoints=${seriesPoints} />`}
       <${Audits} audits=${audits} url=${url} />

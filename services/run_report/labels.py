@@ -1,4 +1,4 @@
-"""The figures of an iteration's questions and pseudo-labels: verdicts, votes, audits, and sample questions."""
+"""The figures of an iteration's questions and pseudo-labels: verdicts, votes, and audits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from core.questions.filtering import FilterStats
 from core.settings.config import RunConfig
 from core.statistics.estimates import Estimate, mean, mean_share
 from core.types import LabelledQuestion, OracleLabel, Verdict
-from orchestrator.report.rows import IterationRows
 from services.oracles import exact
+from services.run_report.rows import IterationRows
 from storage.rows import SeriesPoint
-
-SAMPLES = 2  # questions of an iteration that are shown: so many with a right label and so many without
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +30,6 @@ class Operations:
 
     mean: Estimate | None
     counts: dict[int, int]  # operations -> questions
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A kept question as the report shows it."""
-
-    question_id: str
-    text: str
-    label: str
-    truth: str | None
-    verdict: str
-    classes: tuple[tuple[str, int], ...]  # (answer, votes), most votes first
-    m: int
-    parsed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +55,6 @@ class Labels:
     other_audits: dict[str, Audit]  # by other oracles, people among them
     operations: Operations  # of all well-formed candidates
     operations_kept: Operations
-    samples: tuple[Sample, ...]
 
 
 def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -> Labels:
@@ -95,7 +78,6 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
         other_audits=audits,
         operations=_operations(rows.labelled if has_exact_oracle else ()),
         operations_kept=_operations(kept if has_exact_oracle else ()),
-        samples=_samples(kept, audited),
     )
 
 
@@ -113,21 +95,6 @@ def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
     difficulties = [exact.difficulty(row.text) for row in questions if row.text is not None]
     counts = [count for count in difficulties if count is not None]
     return Operations(mean(counts), dict(sorted(Counter(counts).items())))
-
-
-def _samples(kept: Sequence[LabelledQuestion], audited: dict[str, OracleLabel]) -> tuple[Sample, ...]:
-    """The first kept questions in order of generation: `SAMPLES` with a right label and `SAMPLES` without."""
-    samples: list[Sample] = []
-    for row in kept:
-        label, audit = row.label, audited.get(row.question_id)
-        verdict = audit.verdict if audit else "unaudited"
-        same_kind = sum((sample.verdict == "right") == (verdict == "right") for sample in samples)
-        if label is not None and label.answer is not None and row.text is not None and same_kind < SAMPLES:
-            truth = audit.truth if audit else None
-            samples.append(
-                Sample(row.question_id, row.text, label.answer, truth, verdict, label.classes, label.m, label.parsed)
-            )
-    return tuple(sorted(samples, key=lambda sample: sample.verdict != "right"))
 
 
 def _audits(points: Sequence[SeriesPoint]) -> dict[str, Audit]:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from core.settings.config import CoEvolution
 from core.statistics.accuracy import Accuracy
 from core.statistics.audits import n_text, questions_text
 from core.statistics.estimates import Estimate, difference
-from orchestrator.report.measures import Decision, Iteration, RunMeasures
+from services.run_report.measures import Decision, Iteration, RunMeasures, measure
+from storage.session import Store
 
 _SPACE = "\N{NO-BREAK SPACE}"  # keeps an interval on the line of its figure
 
 
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a run has shown so far, in sentences."""
+
+    sentence: str  # about what the Solver learned
+    details: list[str]
+    decisions: list[str]  # that were made after iterations, by the health check or by a person
+
+
+def headline_of(store: Store, run: str) -> Headline:
+    """The sentences about a run, which may be in progress. Raises `StoreError` when there is no such run."""
+    measures = measure(store, run)
+    return Headline(headline(measures), details(measures), [*decisions(measures).values()])
+
+
 def percent(estimate: Estimate) -> str:
     """A share in percent, with its interval."""
-    return f"{estimate.value:.1%}{_interval(estimate, 100, '{:.1f}')}"
+    return f"{estimate.value:.1%}{_interval(estimate, '{:.1f}')}"
 
 
-def points(estimate: Estimate, unit: str = f"{_SPACE}points") -> str:
+def points(estimate: Estimate) -> str:
     """A difference of shares in points, with its sign and interval."""
-    return _with_minus_signs(f"{100 * estimate.value:+.1f}{unit}{_interval(estimate, 100, '{:+.1f}')}")
-
-
-def number(estimate: Estimate) -> str:
-    """A number with its interval."""
-    return _with_minus_signs(f"{estimate.value:.2f}{_interval(estimate, 1, '{:.2f}')}")
+    text = f"{100 * estimate.value:+.1f}{_SPACE}points{_interval(estimate, '{:+.1f}')}"
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def headline(measures: RunMeasures) -> str:
@@ -197,10 +210,6 @@ def _iterations(t: int) -> str:
     return "one iteration" if t == 1 else f"{t} iterations"
 
 
-def _interval(estimate: Estimate, scale: float, number_format: str) -> str:
-    lo, hi = (number_format.format(scale * end) for end in (estimate.lo, estimate.hi))
+def _interval(estimate: Estimate, number_format: str) -> str:
+    lo, hi = (number_format.format(100 * end) for end in (estimate.lo, estimate.hi))
     return f"{_SPACE}[{lo},{_SPACE}{hi}]"
-
-
-def _with_minus_signs(text: str) -> str:
-    return text.replace("-", "\N{MINUS SIGN}")

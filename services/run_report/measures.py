@@ -18,8 +18,8 @@ from core.statistics.estimates import Estimate
 from core.statistics.guard import Action
 from core.statistics.standing import best_iteration, standing_iterations
 from core.types import Evaluated, Role
-from orchestrator.report.labels import Labels, measure_labels
-from orchestrator.report.rows import IterationRows, RunRows, read_rows
+from services.run_report.labels import Labels, measure_labels
+from services.run_report.rows import IterationRows, RunRows, read_rows
 from services.run_states import RunState
 from storage.rows import RunDetail, StageRow, TrainMetric
 from storage.session import Store
@@ -75,18 +75,9 @@ class RunMeasures:
         """ "Held-out", or "Test-time" if the run trains on the questions of its benchmark."""
         return "Test-time" if self.config.test_time else "Held-out"
 
-    @property
-    def other_oracles(self) -> list[str]:
-        """The oracles other than the run's own that have graded labels."""
-        labels = [iteration.labels for iteration in self.iterations if iteration.labels]
-        return sorted({oracle for labelled in labels for oracle in labelled.other_audits})
-
-    def metric(self, role: Role, name: str) -> list[TrainMetric]:
-        return [metric for metric in self.training if metric.role == role and metric.name == name]
-
     def at_last_step(self, role: Role, name: str, t: int) -> float | None:
-        values = [metric.value for metric in self.metric(role, name) if metric.iteration == t]
-        return values[-1] if values else None
+        of_step = [m.value for m in self.training if (m.role, m.name, m.iteration) == (role, name, t)]
+        return of_step[-1] if of_step else None
 
 
 def measure(store: Store, run: str) -> RunMeasures:

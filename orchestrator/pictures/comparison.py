@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
-from orchestrator.report.canvas import LIGHT, as_file, grid
-from orchestrator.report.marks import iteration_ticks, legend, line
+from orchestrator.pictures.canvas import INK, MUTED, as_file, grid
 from services.api.figure_metrics import figure_of, is_share
 from services.comparison import Comparison, Point
 from services.model_comparison import ModelComparison
 from services.run_series import Curve
 
-_COLOURS = ("pass", "greedy", "majority", "c4", "c6", "c5", "c3", "c2")
+_COLOURS = ("#1f5fa8", "#b4540a", "#2b7a56", "#a8553a", "#5c4b7d", "#8a94a0", "#dba14a", "#86bbd8")
 _MARKERS = "osD^vP*X"
 _MANY = 40  # points of a line, beside whose markers and intervals the line could not be seen
 _WIDTH, _WIDTH_OF_SEVERAL = 6.4, 3.4  # inches of a picture with one panel, and of a panel beside others
@@ -54,7 +53,7 @@ def picture_of(panels: Sequence[Panel], suffix: str = "png", columns: int | None
     charts = grid([panel.title for panel in panels], columns, width, 0.6 * width + 0.2)
     for chart, panel in zip(charts, panels, strict=True):
         _draw(chart, panel, names)
-    legend(charts[0], max(2, min(len(names), round(columns * width / 2.2))))
+    _add_legend(charts, max(2, min(len(names), round(columns * width / 2.2))))
     return as_file(charts[0], suffix, dpi=200)
 
 
@@ -115,12 +114,12 @@ def k_panels(curves: Mapping[str, Mapping[str, Sequence[CurvePoint]]]) -> list[P
 def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
     for name, curve in panel.lines.items():
         i = names.index(name)
-        colour, marker = LIGHT[_COLOURS[i % len(_COLOURS)]], _MARKERS[i % len(_MARKERS)]
+        colour, marker = _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]
         if len(curve) > _MANY:
             chart.plot([*curve], [figure.value for figure in curve.values()], label=name, color=colour, linewidth=1.2)
         else:
             shift = i - (len(names) - 1) / 2
-            line(chart, _beside(curve, panel.x, shift), name, colour, marker)
+            _draw_line(chart, _beside(curve, panel.x, shift), name, colour, marker)
             runs = panel.runs.get(name, [])
             for run in runs if len(runs) > 1 else []:
                 dots = _beside({x: figure for x, figure in run.items() if x in curve}, panel.x, shift)
@@ -132,11 +131,36 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
         chart.set_xscale("log", base=2)
         chart.set_xticks(positions, list(map(str, positions)))
     elif panel.x == "iteration" and 0 < len(positions) <= 10:
-        iteration_ticks(chart, [(t, "") for t in positions])
+        chart.set_xticks(positions, ["base" if t == 0 else str(t) for t in positions])
+        chart.set_xlim(positions[0] - 0.4, positions[-1] + 0.4)
     else:
         chart.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     chart.minorticks_off()
-    chart.set_xlabel(panel.x, color=LIGHT["muted"], fontsize=9)
+    chart.set_xlabel(panel.x, color=MUTED, fontsize=9)
+
+
+def _draw_line(chart: Axes, points: Sequence[tuple[float, Estimate]], name: str, colour: str, marker: str) -> None:
+    """Draw points with their intervals."""
+    if not points:
+        return
+    xs, values = [x for x, _ in points], [point.value for _, point in points]
+    # Rounding may put the value slightly outside its own interval.
+    low = [max(0.0, point.value - point.lo) for _, point in points]
+    high = [max(0.0, point.hi - point.value) for _, point in points]
+    look: dict[str, Any] = {"linewidth": 1.8, "elinewidth": 1.2, "capsize": 2.5, "markersize": 4.5}
+    chart.errorbar(xs, values, (low, high), label=name, color=colour, marker=marker, **look)
+
+
+def _add_legend(charts: Sequence[Axes], columns: int) -> None:
+    """Add the legend of the whole picture below it, with each name once."""
+    handles: dict[str, Any] = {}
+    for chart in charts:
+        for handle, name in zip(*chart.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    if handles:
+        style: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.4}
+        layout: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.2}
+        charts[0].figure.legend([*handles.values()], [*handles], **layout, **style)
 
 
 def _fit_axis(chart: Axes, panel: Panel) -> None:

@@ -9,8 +9,8 @@ from dataclasses import asdict
 
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
-from orchestrator.report.labels import Audit, Labels, Operations
-from orchestrator.report.measures import Iteration, RunMeasures, measure
+from services.run_report.labels import Audit, Labels, Operations
+from services.run_report.measures import Iteration, RunMeasures, measure
 from storage.rows import StageRow
 from storage.session import Store
 
