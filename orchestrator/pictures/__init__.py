@@ -1,1 +1,1 @@
-"""Pictures for papers and slides: the curves of several runs or models, and matrices of correlations."""
+"""Pictures for papers and slides: the curves of several runs or models."""

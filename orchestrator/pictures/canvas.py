@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-INK, MUTED, LINE, PAPER = "#1c2128", "#656c76", "#d8d5cd", "#fffefb"
-BLUE, RUST = "#33658a", "#a8553a"  # of negative and positive numbers in a matrix
+INK, MUTED, LINE = "#1c2128", "#656c76", "#d8d5cd"
 mpl.rcParams["text.parse_math"] = False  # names may have two `$`; no text of ours is a formula
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
@@ -24,13 +23,8 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def axes(title: str, width: float = 4.0, height: float = 3.0) -> Axes:
-    """Empty axes with a left-aligned title; `width` and `height` are in inches."""
-    return grid([title], 1, width, height)[0]
-
-
 def grid(titles: Sequence[str], columns: int, width: float, height: float) -> list[Axes]:
-    """Empty axes as `axes` makes them, several in one picture; `width` and `height` are those of each."""
+    """Empty axes with left-aligned titles, in one picture; `width` and `height` are those of each, in inches."""
     rows = math.ceil(len(titles) / columns)
     size = (columns * width, rows * height)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
@@ -55,7 +49,7 @@ def as_file(chart: Axes, suffix: str = "png", dpi: int = 150) -> bytes:
     """
     figure = chart.get_figure(root=True)
     if figure is None:
-        raise ValueError("chart: expected the result of `axes`, got axes without a figure")
+        raise ValueError("chart: expected one of `grid`, got axes without a figure")
     target = io.BytesIO()
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)
     with mpl.rc_context(_STYLE):
