@@ -1,4 +1,4 @@
-"""R-Zero's Table 4: asks every Solver of a run the questions of every iteration (docs/matrix.md).
+"""R-Zero's Table 4: asks every Solver of a run the questions of every iteration (docs/evaluation.md).
 
 A question set is a random sample of an iteration's questions that have a pseudo-label and whose true answer an oracle
 knows. Each Solver answers it greedily. The results are stored as evaluations under a separate name for each set, so no
