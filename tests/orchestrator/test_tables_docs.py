@@ -24,7 +24,8 @@ from services.model_comparison import METRIC
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 # The highest number of a figure and of a table in each paper.
 PAPERS = {"R-Zero": (4, 8), "SRT": (17, 1), "EVOL-RL": (5, 4), "SCRL": (5, 9), "Poly-EPO": (5, 1)}
-SHORT = dict(re.findall(r"`([A-Z]+)`\s+stands\s+for\s+`(--set [^`]+)`", PAGE))
+WORDS = " ".join(PAGE.split())  # a line may end within a command
+SHORT = dict(re.findall(r"`([A-Z]+)` stands for `(--set [^`]+)`", WORDS))
 TABLE = PAGE.partition("| paper | commands |")[2].partition("\n\n")[0]
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines()[2:]]
 TITLES = [f"{paper} {number}" for row in ROWS for paper, *of in map(str.split, row[0].split(";")) for number in of]
@@ -41,7 +42,7 @@ def _commands(cell: str) -> Iterator[str]:
             yield f"{preset} {span}"
 
 
-EXAMPLES = re.findall(r"`coevo (compare [^`]+)`", " ".join(PAGE.split()))
+EXAMPLES = re.findall(r"`coevo (compare [^`]+)`", WORDS)
 COMMANDS = sorted({command for row in ROWS for command in _commands(row[1])} | {*EXAMPLES})
 
 
