@@ -15,11 +15,15 @@ PAGE = Path(__file__).parent / "evaluation.md"
 
 
 def benchmarks() -> Iterable[str]:
-    yield from ("| name | what it is | questions | answers |", "|---|---|---|---|")
-    for name in known_benchmarks():
-        definition = definition_of(name)
-        questions = f"{definition.questions:,}" if definition.questions is not None else ""
-        yield f"| `{name}` | {definition.title}: {definition.source} | {questions} | {definition.answers} |"
+    yield from ("| answers | benchmarks, with their numbers of questions |", "|---|---|")
+    definitions = {name: definition_of(name) for name in known_benchmarks()}
+    for answers in ("math", "choice", "text"):
+        names = (
+            f"`{name}`" if definition.questions is None else f"`{name}` {definition.questions:,}"
+            for name, definition in definitions.items()
+            if definition.answers == answers
+        )
+        yield f"| {answers} | {', '.join(names)} |"
 
 
 def suites() -> Iterable[str]:

@@ -1,5 +1,5 @@
 """R-Zero's Table 4 from the stored rows: the accuracy of every Solver on every iteration's questions, and that of the
-pseudo-labels of the same questions. `docs/matrix.md` says which questions these are."""
+pseudo-labels of the same questions. `docs/evaluation.md` says which questions these are."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ def test_the_tables_are_up_to_date() -> None:
     page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
     listing = runpy.run_path(str(ROOT / "docs" / "list_benchmarks.py"))
     assert listing["with_tables"](page) == page
-    for row in ("| `math500` | MATH-500: ", "| `scrl` | `aime24` 16, "):
-        assert row in page
+    for part in ("`math500` 500, ", "| `scrl` | `aime24` 16, "):
+        assert part in page

@@ -2,7 +2,7 @@
 
 Such a file has the paper's settings with its numbers as defaults, the signals and labels that its methods need, their
 rewards, their estimators where these are their own, and its equations in the docstrings. Each class of the file that
-has a `type` is a method; there is no list to add it to. `docs/papers.md` maps every equation to its function and test.
+has a `type` is a method; there is no list to add it to. `docs/methods.md` maps every equation to its function and test.
 
 A package that is installed beside coevo can have such files too: it names them as entry points of the group `GROUP`
 (docs/your-own.md).

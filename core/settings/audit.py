@@ -39,7 +39,7 @@ def judge_name(model: str, prompt: str) -> str:
 
 
 class Judge(Service):
-    """An OpenAI-compatible language model that judges pseudo-labels (`core.judging.replies`; docs/judge.md)."""
+    """An OpenAI-compatible language model that judges pseudo-labels (`core.judging.replies`; docs/audits.md)."""
 
     # The oracle is `judge_<name>`; None: `judge`.
     name: str | None = Field(None, pattern=rf"^[a-z0-9_]{{1,{_LONGEST_NAME}}}$")

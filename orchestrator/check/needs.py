@@ -23,7 +23,7 @@ from trainers.micro.bases import BASES
 
 _ADD_A_JUDGE = (
     "add --set audit.oracle=judge --set audit.judge.url=URL --set audit.judge.model=MODEL, or fill in [audit.judge] in "
-    "the preset (docs/judge.md)"
+    "the preset (docs/audits.md)"
 )
 MODEL_REMEDY = "put a Hugging Face model in safetensors there, or add --set base_model=FOLDER"
 

@@ -56,7 +56,7 @@ def judge(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a language model whether an iteration's pseudo-labels are right, and store its verdicts (docs/judge.md).
+    """Ask a language model whether an iteration's pseudo-labels are right, and store its verdicts (docs/audits.md).
 
     Labels that this judge has graded before are not asked again. If the command is interrupted, run it again to go on.
     """

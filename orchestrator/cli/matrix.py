@@ -39,7 +39,7 @@ def matrix(
     stored: Annotated[bool, typer.Option("--stored", help="Show the stored results only; ask no Solver.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask every Solver of a run the questions of every iteration, as in the R-Zero paper's Table 4 (docs/matrix.md).
+    """Ask every Solver of a run the questions of every iteration, as in R-Zero's Table 4 (docs/evaluation.md).
 
     Stored answers are not asked for again. If the command is interrupted, run it again to go on.
     """

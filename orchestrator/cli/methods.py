@@ -84,7 +84,7 @@ def _summary(kind: type[Method]) -> str:
 def score(
     method: Annotated[str, typer.Argument(help=f"Name of the method: {', '.join(METHODS)}.", show_default=False)],
     groups: Annotated[
-        Path, typer.Option(help="JSONL file with one group of rollouts a line (docs/papers.md).", show_default=False)
+        Path, typer.Option(help="JSONL file with one group of rollouts a line (docs/methods.md).", show_default=False)
     ],
     override: Overrides = None,
     as_json: AsJson = False,

@@ -25,7 +25,7 @@ REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu"
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
 LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model not in TINY_BASES]
 BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
-COSINE = ("ttrl", "evol_rl", "scrl")  # the papers with a cosine schedule (docs/papers.md)
+COSINE = ("ttrl", "evol_rl", "scrl")  # the papers with a cosine schedule (docs/methods.md)
 # The other papers' numbers: rollouts a prompt, prompts a step, prompts an update, learning rate, tokens of an answer.
 PAPERS = {
     "srt": (32, 16, None, 1e-6, 3072),

@@ -1,9 +1,10 @@
-"""docs/tables.md: it has every table and figure of the papers, and coevo takes all of its commands."""
+"""docs/methods.md: it has every table and figure of the papers, and coevo takes all of its commands; its equations."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,33 @@ from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import untrainable
 from orchestrator.cli import app
 from orchestrator.cli.terminal import setting
-from orchestrator.installation.home import ROOT
+from orchestrator.installation.home import EXPERIMENTS, ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
 from services.model_comparison import METRIC
 
-PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
+PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 # The highest number of a figure and of a table in each paper.
 PAPERS = {"R-Zero": (4, 8), "SRT": (17, 1), "EVOL-RL": (5, 4), "SCRL": (5, 9), "Poly-EPO": (5, 1)}
-SHORT = dict(re.findall(r"`([A-Z]+)`(?: stands)? for\s+`(--set [^`]+)`", PAGE))
-ROWS = {
-    paper: [
-        [cell.strip() for cell in line.split("|")] for line in re.findall(r"^\| ((?:Table|Figure) .*)\|$", text, re.M)
-    ]
-    for paper, text in SECTIONS.items()
-}
-COMMANDS = sorted(
-    {command for rows in ROWS.values() for row in rows for command in re.findall(r"`coevo ([^`]+)`", row[2])}
-)
+WORDS = " ".join(PAGE.split())  # a line may end within a command
+SHORT = dict(re.findall(r"`([A-Z]+)` stands for `(--set [^`]+)`", WORDS))
+TABLE = PAGE.partition("| paper | commands |")[2].partition("\n\n")[0]
+ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines()[2:]]
+TITLES = [f"{paper} {number}" for row in ROWS for paper, *of in map(str.split, row[0].split(";")) for number in of]
+
+
+def _commands(cell: str) -> Iterator[str]:
+    """The commands of a cell. A span that begins with options, or stands for some, is a run of the last preset."""
+    preset = ""
+    for span in re.findall(r"`([^`]+)`", cell):
+        if span.startswith("coevo "):
+            yield span.removeprefix("coevo ")
+            preset = " ".join(span.split()[1:3])
+        elif span.partition(" ")[0] in SHORT or (span.startswith("--") and "--name" in span):
+            yield f"{preset} {span}"
+
+
+EXAMPLES = re.findall(r"`coevo (compare [^`]+)`", WORDS)
+COMMANDS = sorted({command for row in ROWS for command in _commands(row[1])} | {*EXAMPLES})
 
 
 def _parsed(command: str) -> dict[str, Any]:
@@ -45,12 +55,33 @@ def _parsed(command: str) -> dict[str, Any]:
     return dict(node.make_context(command, arguments).params)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_and_figure_has_one_row(paper: str) -> None:
-    figures, tables = PAPERS[paper]
-    expected = [f"Figure {n + 1}" for n in range(figures)] + [f"Table {n + 1}" for n in range(tables)]
-    assert sorted(row[0] for row in ROWS[paper]) == sorted(expected)
-    assert all(len(row) == 4 and row[1] and row[3] for row in ROWS[paper])
+def test_every_table_and_figure_has_one_row() -> None:
+    expected = [
+        f"{paper} {letter}{number + 1}"
+        for paper, highest in PAPERS.items()
+        for letter, numbers in zip("FT", highest, strict=True)
+        for number in range(numbers)
+    ]
+    assert sorted(TITLES) == sorted(expected)
+    assert all(len(row) == 2 and row[1] for row in ROWS)
+
+
+def test_every_shipped_experiment_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page.partition("## Shipped")[2].partition("\n## ")[0], re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))
+
+
+def test_the_code_and_the_test_of_every_equation_exist() -> None:
+    table = PAGE.partition("| what | paper, equation |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = [line.strip("|").split("|") for line in table]
+    code = [("core/methods", span) for row in rows for span in re.findall(r"`([^`]+)`", row[2])]
+    tests = [("tests/core", span) for row in rows for span in re.findall(r"`([^`]+)`", row[3])]
+    assert len(code) >= len(tests) == len(rows) > 15
+    for folder, span in [*code, *tests]:
+        file, _, name = span.partition(": ")
+        text = (ROOT / (file if "/" in file else f"{folder}/{file}")).read_text(encoding="utf-8")
+        assert all(re.search(rf"(class|def) {part}\b", text) for part in filter(None, name.split("."))), span
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -88,9 +119,3 @@ def test_a_run_warms_up_for_three_percent_of_its_steps(command: str) -> None:
 def test_the_commands_and_the_short_forms_are_found() -> None:
     assert SHORT.keys() == {"COLLAPSE", "MATH"}
     assert len(COMMANDS) > 60
-
-
-def test_linked_files_exist() -> None:
-    links = re.findall(r"\]\(([^)#]+)", PAGE)
-    assert links
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
