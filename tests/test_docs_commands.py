@@ -27,12 +27,12 @@ MADE_BY_THE_READER = {  # docs/extending.md
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_coevo_takes_the_commands(page: Path) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for kind, block in blocks if not kind for line in block.replace("\\\n", " ").splitlines()]
     for line in lines:
         if not line.startswith("coevo "):
             continue
-        _, *arguments = shlex.split(re.split(r" [>|] ", line)[0], comments=True)
+        _, *arguments = shlex.split(re.split(r" (?:>|\||&&) ", line)[0], comments=True)
         node: Any = get_command(app)
         while isinstance(node, TyperGroup) and arguments and not arguments[0].startswith("-"):
             _, node, arguments = node.resolve_command(node.context_class(node), arguments)
