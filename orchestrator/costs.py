@@ -1,4 +1,4 @@
-"""Measures the time and the devices that a stage uses, and ends a run that has spent its budget (docs/costs.md)."""
+"""Measures the time and the devices that a stage uses, and ends a run that has spent its budget (docs/api.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The columns of exported questions and votes: their names, types and descriptions.
 
-The names are those of the REST API's answers. Manifests and docs/api.md have the descriptions from here.
+The names are those of the REST API's answers. Manifests and the API's reference have the descriptions from here.
 """
 
 from __future__ import annotations

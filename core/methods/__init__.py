@@ -5,7 +5,7 @@ rewards, their estimators where these are their own, and its equations in the do
 has a `type` is a method; there is no list to add it to. `docs/methods.md` maps every equation to its function and test.
 
 A package that is installed beside coevo can have such files too: it names them as entry points of the group `GROUP`
-(docs/your-own.md).
+(docs/extending.md).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Judge(Service):
 
 
 class Program(Part):
-    """A program of one's own that grades pseudo-labels (`services.oracles.program`; docs/your-own.md).
+    """A program of one's own that grades pseudo-labels (`services.oracles.program`; docs/extending.md).
 
     It runs with the rights of the run, so whoever names it can do what the run can. REST takes words as settings, but
     no word is an absolute path.

@@ -1,4 +1,4 @@
-"""What computing and judges cost, and how much a run may spend: a preset's `[rates]` and `[budget]` (docs/costs.md)."""
+"""What computing and judges cost, and how much a run may spend: a preset's `[rates]` and `[budget]` (docs/api.md)."""
 
 from __future__ import annotations
 

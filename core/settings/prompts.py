@@ -13,7 +13,7 @@ from core.types import TINY_BASES
 class Prompts(Part):
     """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
-    `file` is a file or a folder with questions (docs/your-own.md); or a tiny base's name, "micro" or "micro-long", for
+    `file` is a file or a folder with questions (docs/extending.md); or a tiny base's name, "micro" or "micro-long", for
     questions like those that it was trained on; or "benchmark" for the evaluation's own questions with their answers
     hidden (test-time training: SRT 4.2, TTRL). `labels` says which label comes with a question, for methods that do not
     vote anew: "given" is that of the answer column, "offline" is the vote of the model that training starts from (SRT

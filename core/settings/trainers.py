@@ -30,7 +30,7 @@ class LocalSettings(Part):
 
 
 class EasyR1Settings(Part):
-    """EasyR1, which runs in an environment of its own (docs/easyr1.md).
+    """EasyR1, which runs in an environment of its own (docs/gpu.md).
 
     `source` is a checkout of the pinned commit, and `python` is an interpreter that has EasyR1's dependencies. The
     other settings only affect speed and memory.

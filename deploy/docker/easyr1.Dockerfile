@@ -1,4 +1,4 @@
-# The image of Ray workers that train with EasyR1 (docs/easyr1.md), and of the runner, which merges what they leave: the
+# The image of Ray workers that train with EasyR1 (docs/gpu.md), and of the runner, which merges what they leave: the
 # service's GPU image, and beside it EasyR1's own Python 3.12 with its torch, vLLM and Ray. Our worker reserves the GPUs
 # and starts that Python as a process of its own, so the two environments share a container and nothing else.
 #

@@ -18,7 +18,7 @@ from storage.session import open_store
 
 
 def cost(run: RunName, as_json: AsJson = False) -> None:
-    """Show what a run has cost so far: time, devices, requests, tokens and money of each stage (docs/costs.md)."""
+    """Show what a run has cost so far: time, devices, requests, tokens and money of each stage (docs/api.md)."""
     with clear_errors():
         store = open_store(home().database)
         config = stored_config(store, run)

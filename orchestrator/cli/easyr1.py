@@ -26,9 +26,7 @@ from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
 from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
-easyr1 = typer.Typer(
-    help="Look at what the trainer EasyR1 would be started with (docs/easyr1.md).", no_args_is_help=True
-)
+easyr1 = typer.Typer(help="Look at what the trainer EasyR1 would be started with (docs/gpu.md).", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class _Questions:
 
 @easyr1.callback()
 def _group() -> None:
-    """Look at what the trainer EasyR1 would be started with (docs/easyr1.md)."""
+    """Look at what the trainer EasyR1 would be started with (docs/gpu.md)."""
 
 
 @easyr1.command()

@@ -16,7 +16,7 @@ from core.suggestions import no_such
 from orchestrator.installation.home import APPLICATIONS
 
 ROLES = ("challenger", "solver")
-INSTALL_VLLM = "for GPUs run `.venv/bin/pip install -e '.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
+INSTALL_VLLM = "for GPUs run `.venv/bin/pip install -e '.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
 Application = dict[str, Any]
 
 

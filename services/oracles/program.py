@@ -1,4 +1,4 @@
-"""The oracle that is a program of one's own, in any language. Its format is in docs/your-own.md.
+"""The oracle that is a program of one's own, in any language. Its format is in docs/extending.md.
 
 The program is started once for all pseudo-labels of an iteration. Its standard input has one line of JSON for each,
 with `question` and `label`; it prints one line of JSON for each, in the same order, with `verdict` and, if it knows the

@@ -117,18 +117,18 @@ def test_easyr1_s_environment_is_linked_to_a_python_by_its_full_name(tmp_path: P
 
 def test_easyr1_is_the_documented_commit_in_the_folder_that_the_presets_name() -> None:
     text = EASYR1.read_text()
-    documented = re.search(r"commit `(\w+)`", (ROOT / "docs" / "easyr1.md").read_text())
+    documented = re.search(r"commit `(\w+)`", (ROOT / "docs" / "gpu.md").read_text())
     assert documented is not None
     assert re.search(rf"/EasyR1 {documented[1]}[0-9a-f]{{33}}\b", text)
     copied = set(re.findall(r"^COPY --from=build (/opt/[\w-]+) \1$", text, re.MULTILINE))
     presets = "".join(file.read_text() for file in (ROOT / "deploy" / "runs").glob("*.toml"))
     folders = re.findall(r'^(?:source|python) = "(/opt/[\w-]+)', presets, re.MULTILINE)
     assert set(folders) <= copied == {"/opt/EasyR1", "/opt/easyr1-env"}
-    assert "deploy/docker/easyr1.Dockerfile" in (ROOT / "docs" / "easyr1.md").read_text()
+    assert "deploy/docker/easyr1.Dockerfile" in (ROOT / "docs" / "gpu.md").read_text()
 
 
 def test_easyr1_s_image_installs_the_packages_that_the_reward_imports() -> None:
-    documented = re.search(r"^pip install (.+?)\s+#", (ROOT / "docs" / "easyr1.md").read_text(), re.MULTILINE)
+    documented = re.search(r"^pip install (.+?)\s+#", (ROOT / "docs" / "gpu.md").read_text(), re.MULTILINE)
     assert documented is not None
     installed = " ".join(arguments(EASYR1, "RUN")).replace('"', " ")
     for package in documented[1].split():

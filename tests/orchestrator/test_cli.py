@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from orchestrator.cli import _COMMANDS, _literal, app
-from orchestrator.installation.home import ROOT, Home
+from orchestrator.installation.home import Home
 from storage.queries.runs import LIMITS
 from storage.session import open_store
 from tests.synthetic_run import create
@@ -55,26 +53,6 @@ def test_an_unknown_command_is_refused_and_a_similar_one_is_suggested() -> None:
     result = CliRunner().invoke(app, ["reprot"])
     assert result.exit_code == 2
     assert "No such command 'reprot'. Did you mean 'report'" in words(result.output)
-
-
-def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command with its full name."""
-    context = typer.Context(group)
-    for name in group.list_commands(context):
-        _, command, _ = group.resolve_command(context, [name])
-        yield " ".join([*above, name]), command
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*above, name))
-
-
-def test_the_page_says_what_json_each_command_prints() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    table = page[page.index("| `--json` prints |") :].partition("\n")[2]
-    listed = re.findall(r"`([a-z ]+)`", table)
-    with_json = [
-        name for name, command in commands(get_command(app)) if any("--json" in param.opts for param in command.params)
-    ]
-    assert sorted(listed) == sorted(with_json)
 
 
 def test_the_version_is_the_package_s() -> None:

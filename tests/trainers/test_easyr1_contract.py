@@ -2,7 +2,7 @@
 keys.
 
 `COEVO_EASYR1_SOURCE` names a checkout of the pinned commit, and `COEVO_EASYR1_PYTHON` an interpreter with its
-requirements: `make easyr1` sets both (docs/easyr1.md).
+requirements: `make easyr1` sets both (docs/gpu.md).
 """
 
 from __future__ import annotations

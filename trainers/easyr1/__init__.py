@@ -3,4 +3,4 @@
 
 from __future__ import annotations
 
-PINNED = "b44b311"  # the commit of EasyR1 that the contract tests and docs/easyr1.md refer to
+PINNED = "b44b311"  # the commit of EasyR1 that the contract tests and docs/gpu.md refer to

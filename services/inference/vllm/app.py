@@ -2,7 +2,7 @@
 
 It takes the same arguments as `ray.serve.llm:build_openai_app` and builds the same application, plus the batch route of
 the embedded engine (services/inference/openai_api.py). The route saves time, because each request costs Serve's proxy
-and ingress some milliseconds. This module needs the extra `vllm` or the CPU build of docs/vllm.md.
+and ingress some milliseconds. This module needs the extra `vllm` or the CPU build of docs/gpu.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It behaves like the embedded engine's server (services/inference/server/app.py). The deployment's `user_config` names
 the checkpoint, and every reply names it as `policy_version`. A request for another checkpoint is answered with 409. An
 answer that would not fit into the context is cut to the room that is left. This module needs the extra `vllm` or the
-CPU build of docs/vllm.md.
+CPU build of docs/gpu.md.
 """
 
 from __future__ import annotations
