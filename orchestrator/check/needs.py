@@ -72,7 +72,7 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
     if isinstance(config.trainer, EasyR1Settings):
         source = Path(config.trainer.source)
         here = (source / "verl").is_dir()
-        remedy = "clone EasyR1 there (docs/easyr1.md), or add --set trainer.source=FOLDER"
+        remedy = "clone EasyR1 there (docs/gpu.md), or add --set trainer.source=FOLDER"
         needs.append(Need("trainer", "trainer.source", f"EasyR1 in {source}", here, None if here else remedy))
     if config.audit.judge is not None:
         needs.append(Need("judge", "audit.judge", config.audit.judge.model, _has_key(config.audit.judge)))

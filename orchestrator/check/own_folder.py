@@ -206,5 +206,5 @@ coevo check {preset} --run        # its whole path in minutes, with your model b
 coevo run {preset} --name mine    # after `coevo up`; then `coevo report mine`
 ```
 
-An oracle, a judge or a reward of your own, and what you see afterwards: docs/your-own.md in coevo's repository.
+An oracle, a judge or a reward of your own, and what you see afterwards: docs/extending.md in coevo's repository.
 """

@@ -1,4 +1,4 @@
-"""R-Zero's Table 4: evaluates every Solver of a run on the questions of every iteration (docs/matrix.md).
+"""R-Zero's Table 4: evaluates every Solver of a run on the questions of every iteration (docs/evaluation.md).
 
 An iteration's question set is a benchmark: a random sample of its questions that have a pseudo-label and whose true
 answer an oracle knows. Each Solver answers it greedily. `services.matrix` makes the table of these evaluations. The

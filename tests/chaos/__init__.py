@@ -1,2 +1,2 @@
 """`python -m tests.chaos`: kills the processes of small runs again and again, and compares what they store with a run
-that was never killed (docs/reliability.md)."""
+that was never killed (docs/storage.md)."""

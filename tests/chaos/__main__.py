@@ -1,4 +1,4 @@
-"""`python -m tests.chaos --kills 30 --seed 0 --json`: a campaign on real services (docs/reliability.md).
+"""`python -m tests.chaos --kills 30 --seed 0 --json`: a campaign on real services (docs/storage.md).
 
 It starts services of its own in a temporary folder, and touches no others. A thousand kills take an hour or two. The
 exit status is 1 if anything differs; then the folder, with its traces and logs, stays.

@@ -256,8 +256,8 @@ def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(ho
 
     assert check("EasyR1", preset(tmp_path)).status == "-"  # `coevo check` warns of it
     (tmp_path / "verl").mkdir()
-    assert_fault(check("EasyR1", preset(tmp_path)), "trainer.source: expected a checkout of EasyR1", "docs/easyr1.md")
-    assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/easyr1.md")
+    assert_fault(check("EasyR1", preset(tmp_path)), "trainer.source: expected a checkout of EasyR1", "docs/gpu.md")
+    assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/gpu.md")
 
 
 def test_the_command_prints_faults_with_their_mends_and_exits_with_1(

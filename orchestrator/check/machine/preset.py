@@ -60,12 +60,12 @@ def check_easyr1(subject: Subject) -> Finding:
     if not (Path(settings.source) / "verl").is_dir():
         return skipped(f"{settings.source} is not on this machine")  # a warning: another machine may train
     if problem := checkout_problem(Path(settings.source)):
-        raise CheckFailed(problem, "follow docs/easyr1.md, or set trainer.source")
+        raise CheckFailed(problem, "follow docs/gpu.md, or set trainer.source")
     path = os.pathsep.join([str(Path(settings.source).resolve()), str(ROOT)])
     try:
         run([settings.python, "-c", _IN_EASYR1], {**os.environ, "PYTHONPATH": path})
     except CheckFailed as error:
         raise CheckFailed(
-            f"trainer.python: {settings.python}: {error}", "install what docs/easyr1.md lists there"
+            f"trainer.python: {settings.python}: {error}", "install what docs/gpu.md lists there"
         ) from error
     return ok(f"{settings.source} and the packages of {settings.python}")
