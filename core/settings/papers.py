@@ -1,8 +1,8 @@
 """Reads deploy/runs/papers.tsv: which value the paper states for a preset's setting, and where.
 
-A line has five cells with tabs between them, as the first line names them: the preset, its settings with spaces between
-them, our value as JSON, what the paper states (empty: our value), and where. `rloo as srt` in the first three cells says
-that all other values of `rloo` are those of `srt`.
+A line has five cells with tabs between them: the preset, its settings with spaces between them, our value as JSON, what
+the paper states (empty: our value), and where. `rloo as srt` in the first three cells says that all other values of
+`rloo` are those of `srt`, and `srt code …` which version of the released code was read.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def read_rows(table: str) -> tuple[dict[str, list[Row]], dict[str, str]]:
     for line in table.splitlines()[1:]:
         # An editor may have removed the tabs before empty cells at the end.
         preset, settings, ours, paper, reference = (line.split("\t") + [""] * 3)[:5]
+        if settings == "code":
+            continue
         if settings == "as":
             like[preset] = ours
             continue
