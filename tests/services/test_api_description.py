@@ -17,7 +17,7 @@ from services.client import LARGEST_PAGE
 from storage.export_columns import VOTE_COLUMNS, table_of
 from storage.session import Store
 
-DOCUMENTED_ERRORS = {400, 401, 403, 404, 409, 413, 415, 416, 422, 503}
+DOCUMENTED_ERRORS = {400, 401, 403, 404, 408, 409, 413, 415, 416, 422, 503}
 
 
 @pytest.fixture
