@@ -69,8 +69,10 @@ def setting_names(kind: type[BaseModel], above: str = "") -> tuple[str, ...]:
     names = dict[str, None]()
     for name, field in kind.model_fields.items():
         names[f"{above}{name}"] = None
+        if get_origin(field.annotation) is dict:
+            names |= dict.fromkeys(f"{above}{name}.{key}" for key in get_args(get_args(field.annotation)[0]))
         for path, table in _tables(field.annotation, f"{above}{name}"):
-            names |= dict.fromkeys((path, *setting_names(table, f"{path}.")))
+            names |= dict.fromkeys(setting_names(table, f"{path}."))
     return tuple(names)
 
 

@@ -23,7 +23,6 @@ RUNS = Path(__file__).parents[2] / "deploy" / "runs"
         ("candidates", "dataset.candidates"),  # the table is missing
         ("datset.candidates", "dataset.candidates"),
         ("budget.huors", "budget.hours"),
-        ("alerts.rules.p_hat.warnin", "alerts.rules.p_hat.warning"),
         ("solver.steps", "solver.training.steps"),
         ("zzzz", None),
     ],
