@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _SENTENCE = re.compile(  # of a validator: `band: expected [low, high], got [1, 0]; swap them`
     r"(?:(?P<inside>[a-z_]+(?:\.[a-z0-9_]+)*): )?"
@@ -41,11 +41,6 @@ class Fault:
             return cls(setting, sentence)
         name = ".".join(filter(None, (setting, match["inside"])))
         return cls(name, match["text"] or match["got"], match["expected"], match["remedy"])
-
-    def blamed_on(self, name: str, source: str) -> Fault:
-        """The same fault as one of an override. `name` is the override's setting, `source` the text of the override."""
-        in_this_setting = name == self.setting or name.startswith(f"{self.setting}.")
-        return replace(self, setting=name if in_this_setting else self.setting, source=source)
 
     @property
     def problem(self) -> str:
