@@ -37,7 +37,7 @@ REFERENCE = "/api/docs"  # the page of the API's reference
 
 
 def client(url: str | None, key: str | None) -> ApiClient:
-    """A client of the REST API at `url`; by default of the API that `coevo up` started, else at `coevo api`'s port.
+    """A client of the REST API at `url`; by default of the API that `coevo up` started, else at the usual port.
 
     The home's own key is sent only to the API that `coevo up` started from this home.
     """

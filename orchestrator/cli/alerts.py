@@ -1,4 +1,4 @@
-"""`coevo alerts`: list the alerts that were raised on runs, and acknowledge one."""
+"""`coevo show alerts` and `coevo runs acknowledge`: the alerts that were raised on runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ from storage import queries
 from storage.rows import AlertRow
 from storage.session import open_store
 
-alerts = typer.Typer(
-    help="List and acknowledge the alerts that the guard and the drift tests raised (docs/alerts.md).",
-    no_args_is_help=True,
-)
 
-
-@alerts.command("list")
-def list_(
+def alerts(
     run: Annotated[
         str | None,
         typer.Argument(help="Only the alerts of this run; by default those of all runs.", show_default=False),
@@ -35,7 +29,7 @@ def list_(
     limit: Annotated[int, typer.Option(help="Show at most this many alerts.", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show alerts, the newest first."""
+    """Show the alerts that the guard and the drift tests raised, the newest first (docs/alerts.md)."""
     with clear_errors():
         with open_store(home().database).read() as session:
             if run is not None:
@@ -48,9 +42,8 @@ def list_(
                 _show(row, wide())
 
 
-@alerts.command("acknowledge")
 def acknowledge(
-    alert: Annotated[str, typer.Argument(help="Id of the alert, as `coevo alerts list` shows it.", show_default=False)],
+    alert: Annotated[str, typer.Argument(help="Id of the alert, as `coevo show alerts` shows it.", show_default=False)],
     note: Annotated[str, typer.Option(help="What was done about the alert.")] = "",
     by: Annotated[
         str | None, typer.Option(help="Who acknowledges it; by default the logged-in user.", show_default=False)

@@ -1,4 +1,4 @@
-"""`coevo audit`: plan audits of pseudo-labels, draw samples for people and judges, and show the results."""
+"""`coevo audit plan` and `draw`, and `coevo show labels`: how many audits, of what, and what they say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
 from core.statistics.estimates import Estimate
-from orchestrator.cli.judge import judge
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from services.oracles.accuracy import Accuracy, Audits, audits_of
@@ -20,14 +19,9 @@ from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import open_store
 
-audit = typer.Typer(
-    help="Audit pseudo-labels: plan how many, draw a sample, ask a judge model, show the results.", no_args_is_help=True
-)
-audit.command("judge")(judge)
 Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
 
 
-@audit.command("plan")
 def plan(
     drop: Annotated[float, typer.Option(help="Drop of label accuracy to detect; 0.05 is five points.")] = 0.05,
     accuracy: Annotated[float, typer.Option(help="Label accuracy before the drop.")] = 0.8,
@@ -62,7 +56,6 @@ def plan(
         print(json.dumps(result, indent=1) if as_json else text)
 
 
-@audit.command("draw")
 def draw(
     run: RunName,
     iteration: Iteration,
@@ -86,8 +79,7 @@ def draw(
         print(f"{len(rows)} drawn for {oracle}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
 
-@audit.command("show")
-def show(run: RunName, as_json: AsJson = False) -> None:
+def labels(run: RunName, as_json: AsJson = False) -> None:
     """Show label accuracy by iteration and oracle, the audits behind it, and how well the graders agree."""
     with clear_errors():
         with open_store(home().database).read() as session:

@@ -26,7 +26,7 @@ from orchestrator.check.presets import describe, preset_names, usual_name
 from orchestrator.check.size.estimate import Estimate, Range, advice
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.smoke.run import Smoke, smoke
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import (
     SET,
     AsJson,

@@ -65,7 +65,9 @@ def compare_command(
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(help="Draw a figure of `coevo series`, or a metric of the training, of runs.", show_default=False),
+        typer.Option(
+            help="Draw a figure of `coevo show series`, or a metric of training, of runs.", show_default=False
+        ),
     ] = None,
     by: Annotated[Axis, typer.Option(help="What the picture of runs has on its axis.")] = "iteration",
     picture: Annotated[

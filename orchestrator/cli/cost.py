@@ -1,4 +1,4 @@
-"""`coevo cost`: what a run has cost."""
+"""`coevo show cost`: what a run has cost."""
 
 from __future__ import annotations
 

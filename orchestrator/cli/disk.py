@@ -1,4 +1,4 @@
-"""`coevo du`, `gc`, `runs delete` and `runs thin`: what the files of this machine take, and their removal."""
+"""`coevo store du`, `gc`, `runs delete` and `runs thin`: what the files of this machine take, and their removal."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def du(
 ) -> None:
     """Show what takes the disk: the files of each run by kind, those of no run, and the tables of the database.
 
-    A file with several hard links is counted once. `coevo gc` removes what nothing refers to.
+    A file with several hard links is counted once. `coevo store gc` removes what nothing refers to.
     """
     with clear_errors():
         coevo_home = home()
@@ -206,7 +206,7 @@ def _show_usage(shown: Usage) -> None:
         table.add_row(escape(name), *("" for _ in kinds), _cell(size))
     console = Console()
     console.print(table)
-    print(f"in all {decimal(shown.total)} in {shown.home}; `coevo gc` would free {decimal(shown.garbage)} of it")
+    print(f"in all {decimal(shown.total)} in {shown.home}; `coevo store gc` would free {decimal(shown.garbage)} of it")
     print(f"database {shown.address}: {_database(shown.database)}")
 
 

@@ -1,4 +1,4 @@
-"""The commands about EasyR1: `coevo easyr1 render`."""
+"""`coevo methods easyr1`: the files that EasyR1 would be started with."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
 from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
-easyr1 = typer.Typer(help="Look at what the trainer EasyR1 would be started with (docs/gpu.md).", no_args_is_help=True)
-
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
@@ -37,13 +35,7 @@ class _Questions:
     replacement: str | None = None
 
 
-@easyr1.callback()
-def _group() -> None:
-    """Look at what the trainer EasyR1 would be started with (docs/gpu.md)."""
-
-
-@easyr1.command()
-def render(
+def easyr1(
     preset: Annotated[
         str, typer.Option(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
     ],
@@ -60,12 +52,12 @@ def render(
         typer.Option("--set", help="Override a setting: trainer.gpus_per_node=4. May be given more than once."),
     ] = None,
 ) -> None:
-    """Write the files that EasyR1 would be started with for the first training of a preset. Nothing is trained.
+    """Write the files that EasyR1 would be started with for the first training of a preset (docs/gpu.md).
 
-    No GPU is needed. What is unknown before a run or missing on this machine is replaced, which the output says:
-    questions and labels by those of the tiny world, the base model's tokenizer by that of the tiny model.
+    No GPU is needed, and nothing is trained. What is unknown before a run or missing on this machine is replaced, which
+    the output says: questions and labels by those of the tiny world, the tokenizer by that of the tiny model.
     """
-    from trainers.easyr1.config import render as write
+    from trainers.easyr1.config import render
 
     with clear_errors():
         config = load_config(preset_path(preset), overrides_of(override), SET)
@@ -75,7 +67,7 @@ def render(
         folder = base_model(config)
         tokenizer, replaced_tokenizer = _tokenizer(folder)
         job, replaced_questions = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
-        path = write(job, settings, tokenizer, out)
+        path = render(job, settings, tokenizer, out)
         print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
         _print_list("Replaced:", [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence])
         _print_list("Differences from the embedded trainer:", deviations(job.training, job.reward))

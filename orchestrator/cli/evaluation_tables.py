@@ -1,4 +1,4 @@
-"""The tables that `coevo evaluate` and `coevo recheck` print."""
+"""The tables that `coevo evaluate` and `coevo audit recheck` print."""
 
 from __future__ import annotations
 

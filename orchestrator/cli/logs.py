@@ -1,4 +1,4 @@
-"""`coevo logs`: what the stages of a run said, and its warnings and errors."""
+"""`coevo runs log`: what the stages of a run said, and its warnings and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from core.logs import LONGEST_MESSAGE
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import Home, home
 from storage import queries
@@ -26,7 +26,7 @@ _MOST_EVENTS = 100_000  # more than a run's log files can have
 _AT_WORK: tuple[RunStatus, ...] = ("created", "running", "paused")
 
 
-def logs(
+def log(
     run: RunName,
     lines: Annotated[int, typer.Option(help="Print only so many lines, the last ones.", min=1)] = 1_000,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the run ends, or until Ctrl-C.")] = False,

@@ -1,4 +1,4 @@
-"""`coevo matrix`: evaluate every Solver of a run on every iteration's questions."""
+"""`coevo show matrix`: evaluate every Solver of a run on every iteration's questions."""
 
 from __future__ import annotations
 
@@ -30,24 +30,26 @@ def matrix(
         typer.Argument(help="Name of the run; of several, the means over runs are shown.", show_default=False),
     ],
     size: Annotated[
-        int, typer.Option(help="Questions of each iteration; a larger number than before extends the sets.")
+        int, typer.Option(help="With --ask: questions of each iteration; a larger number than before extends the sets.")
     ] = 200,
     oracle: Annotated[
         str, typer.Option(help="Oracle whose answers count as true; a sample that it has graded is weighted to all.")
     ] = "exact",
     kept: Annotated[bool, typer.Option("--kept", help="Show the figures over the kept questions only.")] = False,
-    stored: Annotated[bool, typer.Option("--stored", help="Show the stored results only; ask no Solver.")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="First ask the Solvers what they have not answered yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask every Solver of a run the questions of every iteration, as in R-Zero's Table 4 (docs/evaluation.md).
+    """Show the accuracy of every Solver on the questions of every iteration, as in R-Zero's Table 4
+    (docs/evaluation.md).
 
-    Stored answers are not asked for again. If the command is interrupted, run it again to go on.
+    --ask makes it: each Solver is served and asked. Stored answers are not asked for again. If the command is
+    interrupted, run it again to go on.
     """
     with clear_errors():
         if len(set(runs)) < len(runs):
             raise MatrixError(f"runs: expected different ones, got {' '.join(runs)}")
         store = open_store(home().database)
-        if not stored:
+        if ask:
             for run in runs:
                 _ask(store, run, oracle, size)
         of_runs = [_stored(store, run, oracle) for run in runs]
@@ -68,9 +70,7 @@ def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:
         queries.runs.get_run(session, run)
         rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
     if not rows:
-        raise MatrixError(
-            f"run {run}: no results are stored for the oracle {oracle}; leave out --stored to ask the Solvers"
-        )
+        raise MatrixError(f"run {run}: no results are stored for the oracle {oracle}; add --ask to ask the Solvers")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The commands about the Solver's methods: `coevo rewards` and `coevo replay`."""
+"""The Solver's methods: `coevo methods list` and `score`, and `coevo show replay`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,13 @@ from orchestrator.cli.terminal import SET, AsJson, RunName, clear_errors, overri
 from orchestrator.installation.home import home
 from storage.session import open_store
 
-rewards = typer.Typer(help="List the Solver's training methods, or score a file of rollouts with one of them.")
-
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.", show_default=False)
 ]
 
 
-@rewards.callback(invoke_without_command=True)
-def list_methods(
-    context: typer.Context,
-    listed: Annotated[
-        bool, typer.Option("--list", help="List the methods, with the settings of their papers.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the Solver's training methods, or score a file of rollouts with one of them."""
-    if context.invoked_subcommand is not None:
-        return
-    if not listed:
-        print(context.get_help())
-        return
+def list_methods(as_json: AsJson = False) -> None:
+    """List the Solver's training methods, with the settings of their papers."""
     by_name = {name: parse_method(name) for name in METHODS}
     if as_json:
         print(json.dumps({name: _description(method) for name, method in by_name.items()}, indent=1))
@@ -80,7 +66,6 @@ def _summary(kind: type[Method]) -> str:
     return text if package == Method.__module__.partition(".")[0] else f"{text} (from the package {package})"
 
 
-@rewards.command()
 def score(
     method: Annotated[str, typer.Argument(help=f"Name of the method: {', '.join(METHODS)}.", show_default=False)],
     groups: Annotated[

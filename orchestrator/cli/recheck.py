@@ -1,4 +1,4 @@
-"""`coevo recheck`: ask a language model about the answers of stored evaluations."""
+"""`coevo audit recheck`: ask a language model about the answers of stored evaluations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def recheck(
     """
     with clear_errors():
         options = options_of(url, model, "equivalence", name, key_variable, settings)
-        judge = validated(Judge, options, "coevo recheck")
+        judge = validated(Judge, options, "coevo audit recheck")
         keys_of([judge])
         store = open_store(home().database)
         costs = [ask(store, key, judge, print_progress, failures_only=failures) for key in evaluations]

@@ -1,4 +1,4 @@
-"""`coevo rollouts`: the stored rollouts of a training, and what they were rewarded for."""
+"""`coevo show rollouts`: the stored rollouts of a training, and what they were rewarded for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.question import indented, printable
+from orchestrator.cli.questions import indented, printable
 from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
 
 if TYPE_CHECKING:

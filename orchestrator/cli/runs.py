@@ -12,8 +12,10 @@ from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
+from orchestrator.cli.alerts import acknowledge
 from orchestrator.cli.disk import delete, thin
-from orchestrator.cli.question import printable
+from orchestrator.cli.logs import log
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ runs = typer.Typer(
     help="List, start, cancel and resume runs through the REST API, on this machine or another; delete local ones.",
     no_args_is_help=True,
 )
-runs.command("delete")(delete)
-runs.command("thin")(thin)
 
 
 @runs.command("list")
@@ -146,6 +146,12 @@ def decide(
     """Decide how a run continues that the guard has paused."""
     with clear_errors():
         _print_state(client(url, key).decide(name, decision, note), as_json)
+
+
+runs.command("log")(log)
+runs.command("acknowledge")(acknowledge)
+runs.command("thin")(thin)
+runs.command("delete")(delete)
 
 
 def state_cells(state: RunState | RunSummary) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`coevo series`: a run's figures by iteration, each with its interval and its n."""
+"""`coevo show series`: a run's figures by iteration, each with its interval and its n."""
 
 from __future__ import annotations
 

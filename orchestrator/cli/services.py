@@ -1,4 +1,4 @@
-"""`coevo up`, `down`, `migrate` and `status`: the services of this machine, the store, and the runs."""
+"""`coevo up`, `down`, `status` and `store migrate`: the services of this machine, the store, and the runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from core.statistics.remaining import Remaining
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, Limit, LogFormat, clear_errors, first_rows, wide
 from orchestrator.installation import cluster

@@ -91,7 +91,7 @@ def _configure_logs(context: typer.Context, chosen: Format | None) -> Format | N
     if not context.resilient_parsing:  # as it is while the shell completes a command
         if chosen is not None:
             os.environ[logs.VARIABLE] = chosen
-        logs.configure(context.info_name or "coevo", home().secrets())
+        logs.configure(context.command.name or "coevo", home().secrets())
     return chosen
 
 

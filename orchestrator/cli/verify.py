@@ -1,4 +1,4 @@
-"""`coevo verify`: whether what is stored of a run is consistent."""
+"""`coevo store verify`: whether what is stored of a run is consistent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import home
 from orchestrator.verification.checks import Check, Verification

@@ -1,4 +1,4 @@
-"""A client of the REST API with typed answers, for `coevo questions`, `rollouts` and `runs` and programs with coevo.
+"""A client of the REST API with typed answers, for `coevo show questions`, `show rollouts` and `runs` and programs with coevo.
 
 api = ApiClient("http://127.0.0.1:8080")
 for question in api.questions("demo", 1, verdict=["kept"], sort="-p_hat"):
@@ -259,7 +259,7 @@ class ApiClient:
         return [TrainMetric(**row) for row in self._get(f"/runs/{run}/metrics", filters)]
 
     def matrix(self, run: str) -> list[MatrixCell]:
-        """The accuracy of every Solver on every iteration's questions, where `coevo matrix` measured it."""
+        """The accuracy of every Solver on every iteration's questions, where `coevo show matrix` measured it."""
         return TypeAdapter(list[MatrixCell]).validate_python(self._get(f"/runs/{run}/matrix", {}))
 
     def training_labels(self, run: str) -> list[StepLabelFigures]:

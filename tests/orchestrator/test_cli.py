@@ -106,7 +106,7 @@ def test_a_shell_completes_commands_presets_runs_and_options(tmp_path: Path) -> 
         create(session, "mine")
     assert completed("coevo ru", tmp_path) == ["run", "runs"]
     assert completed("coevo check micro_", tmp_path) == ["micro_test_time"]
-    assert completed("coevo cost ", tmp_path) == ["mine"]
+    assert completed("coevo show cost ", tmp_path) == ["mine"]
     assert completed("coevo check demo --js", tmp_path) == ["--json"]
 
 

@@ -162,7 +162,7 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
 
 
 def presets_that_fit() -> list[tuple[str, str]]:
-    """Every preset that `coevo easyr1 render` writes, with each role that it trains."""
+    """Every preset that `coevo methods easyr1` writes, with each role that it trains."""
     fitting = []
     for path in sorted(PRESETS.glob("*.toml")):
         config = load_config(path)
