@@ -145,7 +145,7 @@ def test_the_command_writes_prompts_that_a_run_and_an_evaluation_can_read(
 
 def test_a_number_of_prompts_that_there_are_not_is_refused_without_a_file(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
-    with pytest.raises(SystemExit, match="n: expected at most 171, .*, got 999"):
+    with pytest.raises(SystemExit, match=r"n: expected at most 171, .*, got 999"):
         main(["prompts", "polynomials", str(file), "--n", "999", "--degree", "1"])
     assert not file.exists()
 
