@@ -1,7 +1,7 @@
 """Measures how fast the REST API reads and exports a store of 1,050,000 questions and 10,000,000 votes.
 
-It measures SQLite and PostgreSQL. `coevo store serve --workers 2` serves the API, `benchmarks/rest_load.py` sends the requests,
-and both share the machine with the database. `python -m benchmarks rest 10000` measures a smaller store.
+It measures SQLite and PostgreSQL. `coevo store serve --workers 2` serves the API, `benchmarks/rest_load.py` sends the
+requests, and both share the machine with the database. `python -m benchmarks rest 10000` measures a smaller store.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _serve(url: str, workers: int) -> Iterator[_Api]:
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "COEVO_HOME": home, "COEVO_DATABASE": url}
-        command = [str(Path(sys.executable).parent / "coevo"), "api", "--no-keys"]
+        command = [str(Path(sys.executable).parent / "coevo"), "store", "serve", "--no-keys"]
         command += ["--port", str(port), "--workers", str(workers)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -55,33 +57,34 @@ def questions(
     as_json: AsJson = False,
 ) -> None:
     """Show the questions of an iteration, or one question, from the REST API. --json prints one question per line."""
-    from services.api.schemas import to_json
+    from services.api.question_schemas import QuestionDetail  # imports FastAPI, which takes half a second
+    from storage.rows import QuestionSummary
 
     filters = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
     filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
     with clear_errors():
-        rest_api = client(url, key)
+        api, path = client(url, key), f"/runs/{run}/iterations/{iteration}/questions"
         used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
-        if index is None:
-            empty = "No questions match these filters." if used else "No questions yet."
-            _list(rest_api.questions(run, iteration, **filters, sort=sort), limit, as_json, empty)
-        elif used:
-            raise ConfigError(
-                f"--index: expected no filter besides it, since it names one question; got {', '.join(used)}"
-            )
-        elif as_json:
-            print(to_json(rest_api.question(run, iteration, index), ensure_ascii=True).decode())
-        else:
-            show(rest_api.question(run, iteration, index))
+        if index is not None and used:
+            given = ", ".join(used)
+            raise ConfigError(f"--index: expected no filter besides it, since it names one question; got {given}")
+        if index is not None:
+            question = api.get(f"{path}/{index}")
+            if as_json:
+                print(json.dumps(question))
+            else:
+                show(TypeAdapter(QuestionDetail).validate_python(question))
+            return
+        rows = api.items(path, **filters, sort=sort)
+        if as_json:
+            for row in islice(rows, limit or None):
+                print(json.dumps(row))
+            return
+        empty = "No questions match these filters." if used else "No questions yet."
+        _list(map(TypeAdapter(QuestionSummary).validate_python, rows), limit, empty)
 
 
-def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool, empty: str) -> None:
-    if as_json:
-        from services.api.schemas import to_json
-
-        for question in islice(questions, limit or None):
-            print(to_json(question, ensure_ascii=True).decode())
-        return
+def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -> None:
     shown, more = first_rows(questions, limit)
     if not shown:
         print(empty)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from core.types import TrainingRollout
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.questions import indented, printable
 from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
-
-if TYPE_CHECKING:
-    from core.types import TrainingRollout
-    from services.api.routes.training_rollouts import TrainingRolloutText
 
 _PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 
@@ -43,23 +42,23 @@ def rollouts(
     as_json: AsJson = False,
 ) -> None:
     """Show what a training rewarded: its stored rollouts, from the REST API. --json prints one rollout per line."""
-    from services.api.schemas import to_json
-
     with clear_errors():
-        api = client(url, key)
+        api, path = client(url, key), f"/runs/{run}/training/{role}/{iteration}/rollouts"
 
-        def with_text(row: TrainingRollout) -> TrainingRolloutText:
-            return api.training_rollout(run, role, iteration, row.step, row.prompt, row.rollout)
+        def with_text(row: dict[str, Any]) -> dict[str, Any]:
+            whole: dict[str, Any] = api.get(f"{path}/{row['step']}/{row['prompt']}/{row['rollout']}")
+            return whole
 
-        selected = api.training_rollouts(run, role, iteration, step=step, question=question, sort=sort)
+        selected = api.items(path, step=step, question=question, sort=sort)
         if as_json:
             for row in islice(selected, limit or None):
-                print(to_json(with_text(row) if text else row, ensure_ascii=True).decode())
+                print(json.dumps(with_text(row) if text else row))
             return
         rows, more = first_rows(selected, limit)
-        _print_table(rows, more)
-        if text:
-            _print_texts(map(with_text, rows))
+        _print_table([*map(TypeAdapter(TrainingRollout).validate_python, rows)], more)
+        for row in map(with_text, rows if text else ()):
+            wide().print("[bold]step {step}, prompt {prompt}, rollout {rollout}[/]".format(**row))
+            wide().print(indented("the run does not keep this text" if row["text"] is None else row["text"]))
 
 
 def _print_table(rollouts: Sequence[TrainingRollout], caption: str | None) -> None:
@@ -90,10 +89,3 @@ def _cells(row: TrainingRollout, parts: Sequence[str]) -> list[str]:
         row.finish_reason,
         agrees,
     ]
-
-
-def _print_texts(rollouts: Iterable[TrainingRolloutText]) -> None:
-    console = wide()
-    for row in rollouts:
-        console.print(f"[bold]step {row.step}, prompt {row.prompt}, rollout {row.rollout}[/]")
-        console.print(indented("the run does not keep this text" if row.text is None else row.text))

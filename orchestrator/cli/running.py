@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from glob import escape
 from typing import Annotated, Any
 
 import httpx
@@ -34,7 +35,7 @@ from orchestrator.cli.terminal import (
 )
 from orchestrator.experiments import PlannedRun, is_experiment, planned, read_experiment, run_all
 from orchestrator.installation import cluster
-from orchestrator.installation.home import home
+from orchestrator.installation.home import EXPERIMENTS, home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
@@ -46,13 +47,18 @@ from storage.session import Store, open_store
 _LIMITS = f"a setting that a run may change: {', '.join(queries.runs.LIMITS)}"
 
 
+def _suggest_presets_and_experiments(incomplete: str) -> list[str]:
+    experiments = sorted(file.stem for file in EXPERIMENTS.glob(f"{escape(incomplete)}*.toml"))
+    return [*suggest_presets(incomplete), *experiments]
+
+
 def run(
     preset: Annotated[
         str,
         typer.Argument(
             help="Name of a preset in deploy/runs or of an experiment in deploy/experiments, or path of a TOML file.",
             show_default=False,
-            autocompletion=suggest_presets,
+            autocompletion=_suggest_presets_and_experiments,
         ),
     ],
     name: LocalRunName = None,
@@ -79,8 +85,8 @@ def run(
         of_preset = {"--name": name, "--iterations": iterations, "--tag": tags}
         of_experiment = {"--seeds": seeds, "--plan": dry_run, "--json": as_json}
         if given := [option for option, value in (of_preset if whole else of_experiment).items() if value]:
-            kind = "an experiment" if whole else "a preset"
-            raise ConfigError(f"{given[0]}: expected no such option, since {preset} is {kind}")
+            expected, got = ("a preset", "the experiment") if whole else ("an experiment", "the preset")
+            raise ConfigError(f"{given[0]}: expected only with {expected}, got {got} {preset}")
         if whole:
             _run_experiment(preset, seeds, overrides, dry_run, as_json)
         else:
