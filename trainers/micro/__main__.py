@@ -15,8 +15,8 @@ from trainers.micro import synthetic
 from trainers.micro.bases import BASES, DEFAULT, SIZES
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the arguments say, and print the path of what was made. An error exits with code 1 or 2."""
+def options() -> argparse.ArgumentParser:
+    """The options of both commands."""
     parser = argparse.ArgumentParser(prog="python -m trainers.micro", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
     build = commands.add_parser("build", help="twenty minutes on one core for micro; much longer for micro-long")
@@ -35,6 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prompts.add_argument(
         "--degree", type=int, choices=range(1, synthetic.MAX_DEGREE + 1), default=2, help="of the polynomials"
     )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do what the arguments say, and print the path of what was made. An error exits with code 1 or 2."""
+    parser = options()
     given = parser.parse_args(arguments)
     if given.command == "build":
         from trainers.micro.build import build as pretrain  # imported here, because torch takes seconds to import
