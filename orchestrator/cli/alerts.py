@@ -9,14 +9,12 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation.home import home
 from storage import queries
-from storage.rows import AlertRow
 from storage.session import open_store
 
 
@@ -38,8 +36,12 @@ def alerts(
         if as_json:
             print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
         else:
-            for row in rows:
-                _show(row, wide())
+            for row in rows:  # not as a table, so that an id can be copied at any terminal width
+                colour = {"warning": "yellow", "critical": "red"}[row.severity]
+                acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
+                raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
+                wide().print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
+                wide().print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))
 
 
 def acknowledge(
@@ -58,12 +60,3 @@ def acknowledge(
             print(json.dumps(asdict(row), indent=1, default=datetime.isoformat))
         else:
             print(f"acknowledged by {row.acknowledged_by}: {row.text}")
-
-
-def _show(row: AlertRow, console: Console) -> None:
-    """Print one alert. It is not a table row, so that its id can be copied at any terminal width."""
-    colour = {"warning": "yellow", "critical": "red"}[row.severity]
-    acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
-    raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
-    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
-    console.print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))

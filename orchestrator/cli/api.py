@@ -12,7 +12,7 @@ import sys
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -22,11 +22,11 @@ from core import logs
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import REFERENCE, known_prefect, page
 from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, wide
-from orchestrator.installation.home import PAPERS, PRESETS, Home, home
+from orchestrator.installation.home import PAPERS, PRESETS, home
 from orchestrator.installation.ports import Ports
 from storage import queries
 from storage.rows import Scope
-from storage.session import Store, open_store
+from storage.session import open_store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -58,12 +58,16 @@ def api(
     import uvicorn  # imported here, as others below, so that no other command waits for it
 
     from services.api.access.connections import UVICORN
+    from services.api.access.keys import accept_home_key
     from services.api.app import PREFIX
     from services.drift.outbox import delivering
     from services.drift.webhook import webhook_from
 
     with clear_errors():
-        is_loopback = _is_loopback(host)
+        try:
+            is_loopback = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = host == "localhost"
         if no_keys and not is_loopback:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
         store = open_store(home().database)  # this and the next raise here, before a process is started
@@ -77,7 +81,10 @@ def api(
             else "; runs cannot be started, since no Prefect server is known (`coevo up` starts one)"
         )
         url = f"http://{host}:{port}"
-        own_key = None if no_keys or not is_loopback else _own_key(home(), store)
+        own_key = None
+        if is_loopback and not no_keys:
+            own_key = home().api_key
+            accept_home_key(store, own_key)
         line = f"API {url}{PREFIX}, described at {url}{REFERENCE}; {message}"
         if sys.stdout.isatty():  # the key must not get into a log
             print(f"dashboard {page(url, own_key)}, {line}", flush=True)
@@ -164,7 +171,9 @@ def add(
 
     with clear_errors():
         store = open_store(home().database)
-        print(new_key(store, name, tuple(_scope(scope_name) for scope_name in scope or ["read"])))
+        if unknown := [given for given in scope or () if given not in get_args(Scope)]:
+            raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {unknown[0]!r}")
+        print(new_key(store, name, cast(list[Scope], scope or ["read"])))
 
 
 @keys.command("list")
@@ -190,26 +199,3 @@ def revoke(name: KeyName) -> None:
         with open_store(home().database).write() as session:
             queries.keys.revoke_key(session, name)
         print(f"revoked: {name}")
-
-
-def _own_key(home: Home, store: Store) -> str:
-    """The home's own key, after making the store accept it."""
-    from services.api.access.keys import accept_home_key
-
-    accept_home_key(store, home.api_key)
-    return home.api_key
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _scope(text: str) -> Scope:
-    for name in get_args(Scope):
-        if text == name:
-            scope: Scope = name
-            return scope
-    raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {text!r}")

@@ -11,15 +11,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
-from core.statistics.estimates import Estimate
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from services.oracles.accuracy import Accuracy, Audits, audits_of
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import open_store
-
-Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
 
 
 def plan(
@@ -63,7 +60,7 @@ def draw(
         int, typer.Option(help="Size of the whole sample; a larger size than before extends it.", show_default=False)
     ],
     oracle: Annotated[str, typer.Option(help="Who will grade the sample: human, or a judge's name.")] = "human",
-    kept: Annotated[bool, typer.Option("--kept", help="Draw from the kept questions only.")] = False,
+    kept: Kept = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
@@ -122,10 +119,6 @@ def _remarks(audits: Audits) -> Iterable[str]:
         yield f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
-        if agreement.kappa is not None:
-            kappa = _text(agreement.kappa)
+        if (figure := agreement.kappa) is not None:
+            kappa = f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"
         yield f"kappa of {agreement.first} and {agreement.second}: {kappa}"
-
-
-def _text(figure: Estimate) -> str:
-    return f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"

@@ -17,7 +17,7 @@ from core.types import TINY_BASES, Checkpoint, Role
 from orchestrator.check.needs import base_model
 from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError
-from orchestrator.cli.terminal import SET, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, Overrides, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
@@ -47,10 +47,7 @@ def easyr1(
             help="URL of the Solver's service, which the Challenger's reward asks; by default port 8000 here."
         ),
     ] = "",
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: trainer.gpus_per_node=4. May be given more than once."),
-    ] = None,
+    override: Overrides = None,
 ) -> None:
     """Write the files that EasyR1 would be started with for the first training of a preset (docs/gpu.md).
 

@@ -49,7 +49,12 @@ def log(
             if as_json:
                 print(json.dumps({**asdict(event), "time": event.time.isoformat()}), flush=True)
             else:
-                console.print(_line(event))
+                style = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}[event.level]
+                head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{style}]{event.level:<7}[/] "
+                first, *others = event.message.splitlines() or [""]
+                console.print(head + printable(first, LONGEST_MESSAGE))
+                for line in others:
+                    console.print(printable(f"  {line}", LONGEST_MESSAGE))
         if not printed:
             print(f"run {run} has no log in {coevo_home.run_logs}", file=sys.stderr)
 
@@ -70,11 +75,3 @@ def _followed(coevo_home: Home, store: Store, run: str, lines: int) -> Iterator[
         if not at_work:
             return
         time.sleep(_POLL_S)
-
-
-def _line(event: LogEvent) -> str:
-    first, *others = event.message.splitlines() or [""]
-    styles = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
-    head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{styles[event.level]}]{event.level:<7}[/]"
-    details = [printable(f"  {line}", LONGEST_MESSAGE) for line in others]
-    return "\n".join([f"{head} {printable(first, LONGEST_MESSAGE)}", *details])

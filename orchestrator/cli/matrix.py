@@ -14,7 +14,7 @@ from rich.table import Table
 
 from core.statistics.audits import n_text
 from core.statistics.estimates import Estimate
-from orchestrator.cli.terminal import AsJson, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Kept, clear_errors, print_progress, wide
 from orchestrator.evaluation.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
@@ -35,7 +35,7 @@ def matrix(
     oracle: Annotated[
         str, typer.Option(help="Oracle whose answers count as true; a sample that it has graded is weighted to all.")
     ] = "exact",
-    kept: Annotated[bool, typer.Option("--kept", help="Show the figures over the kept questions only.")] = False,
+    kept: Kept = False,
     ask: Annotated[bool, typer.Option("--ask", help="First ask the Solvers what they have not answered yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +52,15 @@ def matrix(
         if ask:
             for run in runs:
                 _ask(store, run, oracle, size)
-        of_runs = [_stored(store, run, oracle) for run in runs]
+        of_runs = []
+        for run in runs:
+            with store.read() as session:
+                queries.runs.get_run(session, run)
+                of_runs.append([cell for cell in cells(session, run) if cell.oracle == oracle])
+            if not of_runs[-1]:
+                raise MatrixError(
+                    f"run {run}: no results are stored for the oracle {oracle}; add --ask to ask the Solvers"
+                )
         rows = of_runs[0] if len(of_runs) == 1 else mean_cells(of_runs)
         if as_json:
             print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
@@ -63,15 +71,6 @@ def matrix(
             over = "kept questions" if kept else "all questions"
             raise MatrixError(f"run {' '.join(runs)}: {oracle} has no results over {over}{drawn_from}")
         wide().print(table(shown, oracle, len(runs)))
-
-
-def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:
-    with store.read() as session:
-        queries.runs.get_run(session, run)
-        rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
-    if not rows:
-        raise MatrixError(f"run {run}: no results are stored for the oracle {oracle}; add --ask to ask the Solvers")
-    return rows
 
 
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
@@ -86,11 +85,7 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
     if len(lacking) > len(removed):  # a complete matrix is shown even if the services are down
         coevo_home = home()
         services = cluster.join(coevo_home)
-        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", _print_progress), sets)
-
-
-def _print_progress(done: int, total: int, what: str) -> None:
-    print(f"{done} of {total} {what}" if done else what, file=sys.stderr, flush=True)
+        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", print_progress), sets)
 
 
 def table(rows: Sequence[MatrixCell], oracle: str, runs: int = 1) -> Table:

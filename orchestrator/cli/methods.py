@@ -15,13 +15,9 @@ from rich.table import Table
 from core.methods import METHODS, Method, Objective
 from core.rollouts.scoring import Outcome, outcome
 from core.settings.parsing import parse_method
-from orchestrator.cli.terminal import SET, AsJson, RunName, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
 from storage.session import open_store
-
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.", show_default=False)
-]
 
 
 def list_methods(as_json: AsJson = False) -> None:
@@ -71,7 +67,9 @@ def score(
     groups: Annotated[
         Path, typer.Option(help="JSONL file with one group of rollouts a line (docs/methods.md).", show_default=False)
     ],
-    override: Overrides = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the pseudo-label, rewards and advantages of each group of rollouts in a file. Nothing is trained."""
@@ -113,7 +111,7 @@ def replay(
     name: RunName,
     iteration: Annotated[int, typer.Option(help="Iteration whose stored votes are scored.", show_default=False)],
     chosen: Annotated[str, typer.Option("--methods", help="Names of methods, separated by commas, or all.")] = "all",
-    kept: Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")] = False,
+    kept: Kept = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which labels and rewards each method would give to an iteration's stored votes. Nothing is trained."""

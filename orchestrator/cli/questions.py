@@ -18,35 +18,39 @@ from rich.table import Table
 from core.settings.parsing import ConfigError
 from core.unicode import without_commands
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
 
 if TYPE_CHECKING:
     from services.api.question_schemas import QuestionDetail
     from storage.rows import QuestionSummary
 
+Verdicts = Annotated[
+    list[str] | None, typer.Option("--verdict", help="Only questions with this verdict. May be given more than once.")
+]
+PHatMin = Annotated[
+    float | None, typer.Option(help="Only questions with at least this p_hat, the pseudo-label's share of the votes.")
+]
+PHatMax = Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")]
+Text = Annotated[str | None, typer.Option(help="Only questions that contain this text.")]
+Cluster = Annotated[int | None, typer.Option(help="Only questions of this cluster of similar questions.")]
+Oracle = Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")]
+OracleVerdict = Annotated[
+    str | None,
+    typer.Option(help="Only questions whose label got this verdict, from --oracle if that is given, else from any."),
+]
 _MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a question's text
 
 
 def questions(
     run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False)],
-    verdict: Annotated[
-        list[str] | None, typer.Option(help="Only questions with this verdict. May be given more than once.")
-    ] = None,
-    p_hat_min: Annotated[
-        float | None,
-        typer.Option(help="Only questions with at least this p_hat, the pseudo-label's share of the votes."),
-    ] = None,
-    p_hat_max: Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only questions that contain this text.")] = None,
-    cluster: Annotated[int | None, typer.Option(help="Only questions of this cluster of similar questions.")] = None,
-    oracle: Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")] = None,
-    oracle_verdict: Annotated[
-        str | None,
-        typer.Option(
-            help="Only questions whose label got this verdict, from --oracle if that is given, else from any."
-        ),
-    ] = None,
+    iteration: Iteration,
+    verdict: Verdicts = None,
+    p_hat_min: PHatMin = None,
+    p_hat_max: PHatMax = None,
+    text: Text = None,
+    cluster: Cluster = None,
+    oracle: Oracle = None,
+    oracle_verdict: OracleVerdict = None,
     sort: Annotated[str, typer.Option(help="Sort by index or p_hat; with a leading - in descending order.")] = "index",
     limit: Limit = None,
     index: Annotated[
@@ -96,15 +100,8 @@ def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -
     for question in shown:
         truth = [question.given_answer or ""] if given else []
         oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
-        cells = (
-            question.verdict or "",
-            p_hat_of(question),
-            question.answer or "",
-            *truth,
-            oracles,
-            question.text or "",
-        )
-        table.add_row(str(question.index), *map(printable, cells))
+        cells = (question.verdict or "", p_hat_of(question), question.answer or "", *truth, oracles)
+        table.add_row(str(question.index), *map(printable, (*cells, question.text or "")))
     wide().print(table)
 
 
@@ -136,7 +133,11 @@ def show(question: QuestionDetail) -> None:
         facts.add_row(name, value)
     console.print(facts)
     if question.rollouts:
-        console.print(_votes(question))
+        table = Table("vote", "answer", "tokens", "finish", "checkpoint", box=SIMPLE_HEAD)
+        for vote in question.rollouts:
+            cells = (vote.answer or "", str(vote.tokens), vote.finish_reason, vote.checkpoint)
+            table.add_row(str(vote.sample_index), *map(printable, cells))
+        console.print(table)
 
 
 def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
@@ -165,11 +166,3 @@ def _facts(question: QuestionDetail) -> Iterator[tuple[str, str]]:
         yield "cluster", f"number {question.cluster.number}, size {question.cluster.size}"
     for training in question.trained_on:
         yield "trained on by", f"{printable(training.checkpoint)}, at steps {', '.join(map(str, training.steps))}"
-
-
-def _votes(question: QuestionDetail) -> Table:
-    table = Table("vote", "answer", "tokens", "finish", "checkpoint", box=SIMPLE_HEAD)
-    for vote in question.rollouts:
-        answer = "" if vote.answer is None else printable(vote.answer)
-        table.add_row(str(vote.sample_index), answer, str(vote.tokens), vote.finish_reason, printable(vote.checkpoint))
-    return table

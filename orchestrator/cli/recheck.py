@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from core.settings.audit import Judge
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of, print_progress
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors
+from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, print_progress
 from orchestrator.evaluation.rechecking import recheck as ask
 from orchestrator.installation.home import home
 from services.evaluations import figures_of

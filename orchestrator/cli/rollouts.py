@@ -15,14 +15,14 @@ from rich.table import Table
 from core.types import TrainingRollout
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.questions import indented, printable
-from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
 
 _PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 
 
 def rollouts(
     run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False)],
+    iteration: Iteration,
     role: Annotated[Literal["challenger", "solver"], typer.Option(help="Whose training.")] = "solver",
     step: Annotated[int | None, typer.Option(help="Only rollouts of this step.", min=0)] = None,
     question: Annotated[str | None, typer.Option(help="Only rollouts of the question with this id.")] = None,

@@ -27,7 +27,7 @@ from services.remaining import range_text, remaining_in
 from services.run_states import RunState
 from storage import queries
 from storage.errors import NotThere, StoreError, UnreadableSettings
-from storage.rows import PoolRow, RunDetail, StageRow
+from storage.rows import RunDetail
 from storage.session import DATABASE_ERRORS, open_store
 
 _USUAL = Ports()
@@ -170,7 +170,11 @@ def status(
         if problem:
             print(f"Runs that only Prefect knows are missing: {printable(problem)}")
         if trainings:
-            wide().print(_pool_table(trainings))
+            table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+            for row in trainings:
+                name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+                table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
+            wide().print(table)
 
 
 def _services_line(running: Sequence[str], ended: Sequence[str]) -> str:
@@ -184,7 +188,8 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
     """A stored run with its state. Its remaining time is known only while it is active. `stages_planned` is None if the
     run is by another version of coevo, which must not hide the other runs."""
     row = {"run": run.name, "preset": run.preset, **asdict(state), "remaining": None}
-    row["stages_done"] = _done(queries.ledger.stages_of(session, run.name))
+    stages = queries.ledger.stages_of(session, run.name)
+    row["stages_done"] = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
     try:
         planned = [*plan(queries.runs.config_from(run))]
     except UnreadableSettings:
@@ -196,37 +201,16 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
 
 def _run_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, RunState]) -> Table:
     """A line for each run. Long words are folded, not cut off, so that names and commands can be copied."""
-    remaining = {row["run"]: _remaining(row) for row in rows}
-    has_remaining = any(remaining.values())
+    ranges = {row["run"]: (row.get("remaining") or {}).get("of_run") for row in rows}
+    has_remaining = any(ranges.values())
     names = ("run", "state", "since (UTC)", "preset", "stages done", *["remaining"] * has_remaining, "reason")
     table = Table(*(Column(name, overflow="fold") for name in names), box=SIMPLE_HEAD)
     for row in rows:
         run, reason = row["run"], printable(row["reason"])
-        left = [remaining[run]] * has_remaining
-        table.add_row(run, *state_cells(states[run]), row["preset"], _stages(row), *left, reason)
+        left = [range_text(Remaining(**ranges[run])) if ranges[run] else ""] * has_remaining
+        stages = ""
+        if (done := row.get("stages_done")) is not None:
+            planned = row["stages_planned"]
+            stages = f"{done}, by another version of coevo" if planned is None else f"{done} of {planned}"
+        table.add_row(run, *state_cells(states[run]), row["preset"], stages, *left, reason)
     return table
-
-
-def _stages(row: Mapping[str, Any]) -> str:
-    if "stages_done" not in row:
-        return ""
-    planned = row["stages_planned"]
-    return f"{row['stages_done']}{', by another version of coevo' if planned is None else f' of {planned}'}"
-
-
-def _remaining(row: Mapping[str, Any]) -> str:
-    """The time until the run ends, as a range; empty if nothing is known."""
-    of_run = (row.get("remaining") or {}).get("of_run")
-    return range_text(Remaining(**of_run)) if of_run else ""
-
-
-def _pool_table(trainings: list[PoolRow]) -> Table:
-    table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
-    for row in trainings:
-        name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
-        table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
-    return table
-
-
-def _done(stages: Sequence[StageRow]) -> int:
-    return sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
