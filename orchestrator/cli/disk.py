@@ -189,11 +189,11 @@ def _show_usage(shown: Usage) -> None:
     console = Console()
     console.print(table)
     print(f"in all {decimal(shown.total)} in {shown.home}; `coevo store gc` would free {decimal(shown.garbage)} of it")
-    size = shown.database
-    free = f", {decimal(size.free)} of it free for new rows" if size.free else ""
-    tables = ", ".join(f"{name} {decimal(of_table)}" for name, of_table in [*(size.tables or {}).items()][:5])
+    database = shown.database
+    free = f", {decimal(database.free)} of it free for new rows" if database.free else ""
+    tables = ", ".join(f"{name} {decimal(of_table)}" for name, of_table in [*(database.tables or {}).items()][:5])
     tables = f"; the largest tables: {tables}" if tables else ""
-    print(f"database {shown.address}: {decimal(size.total)}{free}{tables}")
+    print(f"database {shown.address}: {decimal(database.total)}{free}{tables}")
 
 
 def _show_run(run: RunUsage) -> None:
