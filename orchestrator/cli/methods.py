@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.methods import METHODS, Method, Objective
-from core.rollouts.scoring import Outcome, outcome
+from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
 from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
@@ -82,29 +82,26 @@ def score(
         texts = []
         for line, group in zip(lines, groups_of_lines, strict=True):
             try:
-                texts.append(_text(line.question_id, outcome(group, chosen), as_json))
+                result = outcome(group, chosen)
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
+            scored, advantages = result.scored, result.advantages
+            if as_json:
+                row = {
+                    "question_id": line.question_id,
+                    "pseudo_label": scored.label,
+                    "rewards": scored.rewards.tolist(),
+                    "advantages": advantages.tolist(),
+                    "learn": scored.learn,
+                }
+                texts.append(json.dumps(row))
+                continue
+            label = "no label" if scored.label is None else f"label {scored.label}"
+            texts.append(f"{line.question_id}: {label}{'' if scored.learn else ', dropped from the loss'}")
+            texts.append("  reward   advantage")
+            for reward, advantage in zip(scored.rewards, advantages, strict=True):
+                texts.append(f"{reward:8.4f}  {advantage:9.4f}")
         print("\n".join(texts))
-
-
-def _text(question: str, outcome: Outcome, as_json: bool) -> str:
-    scored, learn = outcome.scored, outcome.scored.learn
-    if as_json:
-        row = {
-            "question_id": question,
-            "pseudo_label": scored.label,
-            "rewards": scored.rewards.tolist(),
-            "advantages": outcome.advantages.tolist(),
-            "learn": learn,
-        }
-        return json.dumps(row)
-    label = "no label" if scored.label is None else f"label {scored.label}"
-    rows = ["  reward   advantage"]
-    rows += [
-        f"{reward:8.4f}  {advantage:9.4f}" for reward, advantage in zip(scored.rewards, outcome.advantages, strict=True)
-    ]
-    return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *rows])
 
 
 def replay(
