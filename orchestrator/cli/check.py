@@ -131,7 +131,13 @@ def _check_machine(as_json_: bool) -> bool:
     for result in examine(Subject(coevo_home, ports=Ports().as_last_time(coevo_home)), OF_MACHINE):
         results.append(result)
         if not as_json_:
-            _show_result(result)
+            console = Console(emoji=False, highlight=False, soft_wrap=True)
+            detail, remedy = (
+                printable(" ".join(text.split()), _LONGEST) for text in (result.detail, result.remedy or "")
+            )
+            console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{detail}")
+            if remedy:
+                console.print(f"{'':<26}-> {remedy}")
     counts = Counter(result.status for result in results)
     if as_json_:
         checks = [asdict(result) for result in results]
@@ -140,16 +146,6 @@ def _check_machine(as_json_: bool) -> bool:
         print(f"faults: {counts['fault']}, warnings: {counts['warning']}")
         print("`coevo check --presets` lists what can be run; `coevo check PRESET` says what is missing for it.")
     return counts["fault"] > 0
-
-
-def _show_result(result: Result) -> None:
-    def line(text: str) -> str:
-        return printable(" ".join(text.split()), _LONGEST)
-
-    console = Console(emoji=False, highlight=False, soft_wrap=True)
-    console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{line(result.detail)}")
-    if result.remedy:
-        console.print(f"{'':<26}-> {line(result.remedy)}")
 
 
 def _show(answers: Answers) -> None:

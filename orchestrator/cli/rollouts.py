@@ -65,27 +65,19 @@ def _print_table(rollouts: Sequence[TrainingRollout], caption: str | None) -> No
     """A line for each rollout. On a narrow terminal the texts give way, and never a figure."""
     parts = list(dict.fromkeys(name for rollout in rollouts for name in rollout.parts))
     names = ("step", "prompt", "rollout", "reward", *parts, "advantage", "tokens", "entropy", "end", "agrees")
-    rows = [_cells(rollout, parts) for rollout in rollouts]
+    rows = []
+    for row in rollouts:
+        figures = (row.reward, *map(row.parts.get, parts), row.advantage, row.tokens, row.mean_entropy)
+        cells = [*map(str, (row.step, row.prompt, row.rollout))]
+        cells += ["" if figure is None else f"{figure:.4g}" for figure in figures]
+        rows.append([*cells, row.finish_reason, "" if row.agrees is None else "yes" if row.agrees else "no"])
     table, console = Table(box=SIMPLE_HEAD, caption=caption), wide()
-    for name, *cells in zip(names, *rows, strict=True):
-        table.add_column(name, min_width=max(map(len, (name, *cells))), no_wrap=True)
+    for name, *column in zip(names, *rows, strict=True):
+        table.add_column(name, min_width=max(map(len, (name, *column))), no_wrap=True)
     table.add_column("answer", overflow="fold")
     table.add_column("question", overflow="fold")
     for rollout, cells in zip(rollouts, rows, strict=True):
         table.add_row(*cells, printable(rollout.answer or ""), printable(rollout.question or ""))
-    figures = sum((column.min_width or 0) + _PADDING for column in table.columns)
-    console.width = max(console.width, figures + _TEXT_WIDTH)
+    width = sum((shown.min_width or 0) + _PADDING for shown in table.columns)
+    console.width = max(console.width, width + _TEXT_WIDTH)
     console.print(table)
-
-
-def _cells(row: TrainingRollout, parts: Sequence[str]) -> list[str]:
-    """What the table says about a rollout, except its texts."""
-    numbers = (row.step, row.prompt, row.rollout)
-    figures = (row.reward, *(row.parts.get(name) for name in parts), row.advantage, row.tokens, row.mean_entropy)
-    agrees = "" if row.agrees is None else "yes" if row.agrees else "no"
-    return [
-        *map(str, numbers),
-        *("" if figure is None else f"{figure:.4g}" for figure in figures),
-        row.finish_reason,
-        agrees,
-    ]

@@ -59,12 +59,7 @@ def up(
         coevo_home = home()
         make_private(coevo_home.path)  # before the store is made in it
         open_store(coevo_home.database, create=True).close()
-        options = {
-            "serve": serve_port,
-            "dashboard": dashboard_port,
-            "prefect": prefect_port,
-            "api": api_port,
-        }
+        options = {"serve": serve_port, "dashboard": dashboard_port, "prefect": prefect_port, "api": api_port}
         given = {name: port for name, port in options.items() if port is not None}
         cluster.refuse_other_ports(coevo_home, given)
         ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
