@@ -32,7 +32,7 @@ class _Group:
 
 # Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`; or a group.
 _COMMANDS: dict[str, dict[str, str | _Group]] = {
-    "Services": {
+    "Start here": {
         "init": "init:init",
         "check": "check:check",
         "up": "services:up",
