@@ -1,7 +1,7 @@
 """Measures how fast the REST API reads and exports a store of 1,050,000 questions and 10,000,000 votes.
 
-It measures SQLite and PostgreSQL. `coevo api --workers 2` serves the API, `benchmarks/rest_load.py` sends the requests,
-and both share the machine with the database. `python -m benchmarks rest 10000` measures a smaller store.
+It measures SQLite and PostgreSQL. `coevo store serve --workers 2` serves the API, `benchmarks/rest_load.py` sends the
+requests, and both share the machine with the database. `python -m benchmarks rest 10000` measures a smaller store.
 """
 
 from __future__ import annotations
@@ -126,13 +126,13 @@ class _Api:
 
 @contextmanager
 def _serve(url: str, workers: int) -> Iterator[_Api]:
-    """Run `coevo api` on the store, in separate processes, until the block ends."""
+    """Run `coevo store serve` on the store, in separate processes, until the block ends."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "COEVO_HOME": home, "COEVO_DATABASE": url}
-        command = [str(Path(sys.executable).parent / "coevo"), "api", "--no-keys"]
+        command = [str(Path(sys.executable).parent / "coevo"), "store", "serve", "--no-keys"]
         command += ["--port", str(port), "--workers", str(workers)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
@@ -151,4 +151,4 @@ def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) ->
             return
         except httpx.TransportError:
             time.sleep(0.1)
-    raise RuntimeError(f"coevo api ended with exit status {process.returncode} before it answered")
+    raise RuntimeError(f"coevo store serve ended with exit status {process.returncode} before it answered")

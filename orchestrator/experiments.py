@@ -38,6 +38,16 @@ class PlannedRun:
     config: RunConfig
 
 
+def is_experiment(name: str) -> bool:
+    """Whether `name` is that of a file in deploy/experiments, or the path of a TOML file that has arms."""
+    if not name.endswith(".toml"):
+        return (EXPERIMENTS / f"{name}.toml").is_file()
+    try:
+        return "arms" in from_toml(Path(name).read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False  # whoever reads it as a preset says what is wrong
+
+
 def read_experiment(name: str) -> tuple[str, Experiment]:
     """The name of an experiment and its contents, given its name in deploy/experiments or the path of its TOML file.
 

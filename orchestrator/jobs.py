@@ -1,4 +1,4 @@
-"""Makes the jobs of a run's trainings from its settings: for its stages, and for `coevo easyr1 render`.
+"""Makes the jobs of a run's trainings from its settings: for its stages, and for `coevo methods easyr1`.
 
 What a job does not get here belongs to a run that is under way: its history, its rounds and its own applications.
 """

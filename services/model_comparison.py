@@ -198,7 +198,7 @@ def _compared(
 
 
 def _has_manifest(row: EvaluationRow) -> bool:
-    """Whether it is known what was asked; `coevo matrix` stores none of it."""
+    """Whether it is known what was asked; `coevo show matrix` stores none of it."""
     return {"benchmark", "decoding", "prompt"} <= row.manifest.keys()
 
 

@@ -1,6 +1,6 @@
 """The log of a run: FOLDER/RUN.log, in the lines of `core.logs`. It is rotated, so that it never takes more than 3 MB.
 
-Only the process that holds the run's lease writes to it. The API and `coevo logs` read it while it grows.
+Only the process that holds the run's lease writes to it. The API and `coevo runs log` read it while it grows.
 """
 
 from __future__ import annotations

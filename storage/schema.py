@@ -61,9 +61,9 @@ def require_current(connection: Connection) -> None:
     """Raise `StoreError` unless the tables have the version that this version of coevo expects."""
     revision, head = _known_revision(connection), _newest_version()
     if revision is None:
-        raise StoreError("it has no coevo tables; check the address, or let `coevo migrate` create them")
+        raise StoreError("it has no coevo tables; check the address, or let `coevo store migrate` create them")
     if revision != head:
-        raise StoreError(f"its tables have version {revision}, expected {head}; `coevo migrate` upgrades them")
+        raise StoreError(f"its tables have version {revision}, expected {head}; `coevo store migrate` upgrades them")
 
 
 def _known_revision(connection: Connection) -> str | None:

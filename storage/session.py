@@ -176,7 +176,7 @@ def _prepare_file(path: Path, create: bool) -> None:
     if create:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
     elif not path.is_file():
-        raise NotThere("there is no such file; check the address, or let `coevo up` or `coevo migrate` create it")
+        raise NotThere("there is no such file; check the address, or let `coevo up` or `coevo store migrate` create it")
 
 
 def _migrate(target: URL) -> None:

@@ -17,7 +17,7 @@ class Trouble(StoreError):
     run can be resumed."""
 
 
-_DISK_IS_FULL = "the disk is full; `coevo du` shows what takes space, and `coevo gc` removes what is not needed"
+_DISK_IS_FULL = "the disk is full; `coevo store du` shows what takes space, `coevo store gc` removes what is not needed"
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SQLITE_IS_FULL = "database or disk is full"
 

@@ -94,7 +94,7 @@ VIEWS: dict[str, tuple[str, Columns, str]] = {
         {
             **_RUN,
             "iteration": ("series.iteration", "0 is the base model"),
-            "figure": ("series.name", "as `coevo series` names it"),
+            "figure": ("series.name", "as `coevo show series` names it"),
             "over": ('series."over"', "kept, all or empty: which questions"),
             "oracle": ("series.oracle", "empty: it is by no oracle"),
             "value": ("series.value", "in the figure's own unit"),

@@ -54,7 +54,7 @@ def test_the_example_s_own_test_passes(copy: Path) -> None:
 def test_the_command_and_a_preset_can_use_the_example_s_method(copy: Path, tmp_path: Path) -> None:
     groups = tmp_path / "groups.jsonl"
     groups.write_text(json.dumps({"question_id": "q", "rollouts": [{"answer": "7"}, {"answer": "7"}, {"answer": "8"}]}))
-    out = run(copy, "-m", "orchestrator.cli", "rewards", "score", "quorum", "--groups", str(groups), "--json")
+    out = run(copy, "-m", "orchestrator.cli", "methods", "score", "quorum", "--groups", str(groups), "--json")
     assert json.loads(out)["rewards"] == [1, 1, 0]
     loaded = (
         "from core.settings.parsing import load_config; from pathlib import Path; "

@@ -82,8 +82,8 @@ def test_the_wheel_has_every_file_that_coevo_reads_and_no_tests_or_benchmarks(wh
 
 def test_the_installed_command_works_in_an_empty_folder(coevo: Path, tmp_path: Path) -> None:
     assert "run demo can start" in run(coevo, tmp_path, "check", "demo")
-    assert "rzero" in run(coevo, tmp_path, "rewards", "--list")
-    assert "up to date" in run(coevo, tmp_path, "migrate")
+    assert "rzero" in run(coevo, tmp_path, "methods", "list")
+    assert "up to date" in run(coevo, tmp_path, "store", "migrate")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Reads groups of rollouts from a JSONL file, so that anybody can check a method's numbers: `coevo rewards score`."""
+"""Reads groups of rollouts from a JSONL file, so that anybody can check a method's numbers: `coevo methods score`."""
 
 from __future__ import annotations
 

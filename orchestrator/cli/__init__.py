@@ -6,6 +6,8 @@ import ast
 import inspect
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -19,70 +21,103 @@ from typing_extensions import override
 
 from core.imports import collection_paused
 
-# Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`.
-_COMMANDS = {
-    "Services": {
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Commands below a command: what they do together, and command -> "MODULE:NAME"."""
+
+    help: str
+    names: Mapping[str, str]
+
+
+# Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`; or a group.
+_COMMANDS: dict[str, dict[str, str | _Group]] = {
+    "Start here": {
+        "init": "init:init",
+        "check": "check:check",
         "up": "services:up",
         "down": "services:down",
         "status": "services:status",
-        "migrate": "services:migrate",
-        "du": "disk:du",
-        "gc": "disk:gc",
-        "api": "api:api",
-        "keys": "api:keys",
     },
     "Runs": {
-        "check": "check:check",
         "run": "running:run",
         "resume": "running:resume",
         "runs": "runs:runs",
-        "logs": "logs:logs",
-        "verify": "verify:verify",
-        "experiment": "experiment:experiment",
     },
     "Results": {
-        "evaluate": "evaluate:evaluate",
-        "recheck": "recheck:recheck",
-        "compare": "compare:compare_command",
+        "show": _Group(
+            "Show what a run asked, answered and learned: its tables, figures, costs and alerts.",
+            {
+                "questions": "questions:questions",
+                "rollouts": "rollouts:rollouts",
+                "series": "series:series",
+                "labels": "audit:labels",
+                "cost": "cost:cost",
+                "alerts": "alerts:alerts",
+                "matrix": "matrix:matrix",
+                "replay": "methods:replay",
+            },
+        ),
         "report": "report:report",
-        "series": "series:series",
-        "questions": "api:questions",
-        "rollouts": "rollouts:rollouts",
+        "compare": "compare:compare_command",
+        "evaluate": "evaluate:evaluate",
+        "audit": _Group(
+            "Check by judges and people what was graded: plan how many audits, draw a sample, ask a judge model.",
+            {"plan": "audit:plan", "draw": "audit:draw", "judge": "judge:judge", "recheck": "recheck:recheck"},
+        ),
         "export": "export:export",
-        "matrix": "matrix:matrix",
-        "audit": "audit:audit",
-        "cost": "cost:cost",
-        "alerts": "alerts:alerts",
-        "replay": "methods:replay",
     },
-    "Methods and tools": {
-        "init": "init:init",
-        "rewards": "methods:rewards",
-        "grade": "grade:grade",
-        "easyr1": "easyr1:easyr1",
-        "micro": "micro:micro",
+    "Methods and store": {
+        "methods": _Group(
+            "List the Solver's training methods, and try them: on rollouts, on two answers, as EasyR1's files.",
+            {
+                "list": "methods:list_methods",
+                "score": "methods:score",
+                "grade": "grade:grade",
+                "easyr1": "easyr1:easyr1",
+            },
+        ),
+        "store": _Group(
+            "Look after what is stored: make its tables, serve it over REST, verify it, free disk.",
+            {
+                "migrate": "services:migrate",
+                "serve": "api:api",
+                "keys": "api:keys",
+                "verify": "verify:verify",
+                "du": "disk:du",
+                "gc": "disk:gc",
+            },
+        ),
     },
 }
 
 
 class _LazyGroup(TyperGroup):
-    """The group of all commands. It knows them by name and imports one only when it is called."""
+    """Commands that are known by name, of which one is imported only when it is called."""
 
-    def __init__(self, **attributes: Any) -> None:
+    def __init__(self, headings: Mapping[str, Mapping[str, str | _Group]] = _COMMANDS, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for heading, names in _COMMANDS.items():
-            for name in names:
-                self.add_command(TyperCommand(name, rich_help_panel=heading))
+        self.targets = dict[str, str]()
+        for heading, names in headings.items():
+            for name, target in names.items():
+                if isinstance(target, _Group):
+                    below = {"Commands": target.names}
+                    self.add_command(
+                        _LazyGroup(below, name=name, help=target.help, rich_help_panel=heading, no_args_is_help=True)
+                    )
+                else:
+                    self.targets[name] = target
+                    self.add_command(TyperCommand(name, rich_help_panel=heading))
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, arguments = super().resolve_command(ctx, args)
-        return name, _import_command(_target(name)) if name else command, arguments
+        return name, _import_command(self.targets[name]) if name in self.targets else command, arguments
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        for name, command in self.commands.items():
-            command.help = escape(_help_text(_target(name)))
+        for name, target in self.targets.items():
+            self.commands[name].help = escape(_help_text(target))
         super().format_help(ctx, formatter)
 
 
@@ -119,13 +154,8 @@ def _coevo(
     """Train two language models together, as in the R-Zero paper: a Challenger writes questions, a Solver answers them
     and learns from its own majority votes.
 
-    To begin, `coevo up` starts the services, `coevo run demo` runs the demo, `coevo report demo` writes its report.
+    To begin, `coevo up` starts the services, `coevo run demo` runs the demo, `coevo report demo` writes its page.
     """
-
-
-def _target(name: str) -> str:
-    """`MODULE:NAME` of a command."""
-    return next(names[name] for names in _COMMANDS.values() if name in names)
 
 
 def _import_command(target: str) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from core.errors import CoevoError
 from orchestrator.installation.home import Home, NotUp, Services, home
 from orchestrator.installation.ports import Ports
+from services.client import Client
+from services.listeners import guard
 from services.prefect_server import PrefectServer
-
-if TYPE_CHECKING:
-    from services.api.client import ApiClient
 
 Url = Annotated[
     str | None,
@@ -36,29 +36,29 @@ DASHBOARD = "Dashboard"  # what its line begins with
 REFERENCE = "/api/docs"  # the page of the API's reference
 
 
-def client(url: str | None, key: str | None) -> ApiClient:
-    """A client of the REST API at `url`; by default of the API that `coevo up` started, else at `coevo api`'s port.
+class ApiError(CoevoError):
+    """The API refused a request, whose reason is in the message, or it did not answer."""
 
-    The home's own key is sent only to the API that `coevo up` started from this home.
+
+def client(url: str | None, key: str | None) -> Client:
+    """A client of the REST API at `url`; by default of the API that `coevo up` started, else at the usual port.
+
+    The home's own key is sent only to the API that `coevo up` started from this home. The client raises `ApiError`.
     """
-    from services.api.client import ApiClient  # imported here so that no other command waits for it
-
-    if url is not None:
-        return ApiClient(url, key)
-    if local_url := _local_api_url():
-        return ApiClient(local_url, key or home().api_key)
-    usual = f"http://127.0.0.1:{Ports().api}"
-    note = f"`coevo up` has started no API from this COEVO_HOME ({home().path}), so {usual} is asked"
-    typer.echo(f"{note}, which may be another's; --url or COEVO_API_URL names an API", err=True)
-    return ApiClient(usual, key)
-
-
-def _local_api_url() -> str:
-    """The address of the API that `coevo up` started; empty if it started none."""
-    try:
-        return home().services().api_url
-    except NotUp:
-        return ""
+    if url is None:
+        try:
+            url = home().services().api_url or None
+        except NotUp:
+            url = None
+        if url is not None:
+            key = key or home().api_key
+        else:
+            url = f"http://127.0.0.1:{Ports().api}"
+            note = f"`coevo up` has started no API from this COEVO_HOME ({home().path}), so {url} is asked"
+            typer.echo(f"{note}, which may be another's; --url or COEVO_API_URL names an API", err=True)
+    if key:  # it is sent to no other user's process on this machine
+        guard(url)
+    return Client(url, key, error=ApiError)
 
 
 def page(url: str, key: str | None) -> str:

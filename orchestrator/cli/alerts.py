@@ -1,4 +1,4 @@
-"""`coevo alerts`: list the alerts that were raised on runs, and acknowledge one."""
+"""`coevo show alerts` and `coevo runs acknowledge`: the alerts that were raised on runs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
 from orchestrator.cli.terminal import AsJson, clear_errors, wide
 from orchestrator.installation.home import home
 from storage import queries
-from storage.rows import AlertRow
 from storage.session import open_store
 
-alerts = typer.Typer(
-    help="List and acknowledge the alerts that the guard and the drift tests raised (docs/alerts.md).",
-    no_args_is_help=True,
-)
 
-
-@alerts.command("list")
-def list_(
+def alerts(
     run: Annotated[
         str | None,
         typer.Argument(help="Only the alerts of this run; by default those of all runs.", show_default=False),
@@ -35,7 +27,7 @@ def list_(
     limit: Annotated[int, typer.Option(help="Show at most this many alerts.", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show alerts, the newest first."""
+    """Show the alerts that the guard and the drift tests raised, the newest first (docs/alerts.md)."""
     with clear_errors():
         with open_store(home().database).read() as session:
             if run is not None:
@@ -44,13 +36,16 @@ def list_(
         if as_json:
             print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
         else:
-            for row in rows:
-                _show(row, wide())
+            for row in rows:  # not as a table, so that an id can be copied at any terminal width
+                colour = {"warning": "yellow", "critical": "red"}[row.severity]
+                acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
+                raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
+                wide().print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
+                wide().print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))
 
 
-@alerts.command("acknowledge")
 def acknowledge(
-    alert: Annotated[str, typer.Argument(help="Id of the alert, as `coevo alerts list` shows it.", show_default=False)],
+    alert: Annotated[str, typer.Argument(help="Id of the alert, as `coevo show alerts` shows it.", show_default=False)],
     note: Annotated[str, typer.Option(help="What was done about the alert.")] = "",
     by: Annotated[
         str | None, typer.Option(help="Who acknowledges it; by default the logged-in user.", show_default=False)
@@ -65,12 +60,3 @@ def acknowledge(
             print(json.dumps(asdict(row), indent=1, default=datetime.isoformat))
         else:
             print(f"acknowledged by {row.acknowledged_by}: {row.text}")
-
-
-def _show(row: AlertRow, console: Console) -> None:
-    """Print one alert. It is not a table row, so that its id can be copied at any terminal width."""
-    colour = {"warning": "yellow", "critical": "red"}[row.severity]
-    acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
-    raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
-    console.print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
-    console.print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))

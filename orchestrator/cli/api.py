@@ -1,4 +1,4 @@
-"""`coevo api` serves the REST API, `coevo keys` manages its keys, `coevo questions` reads from it."""
+"""`coevo store serve` serves the REST API, `coevo store keys` manages its keys."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -22,25 +20,22 @@ from rich.table import Table
 
 from core import logs
 from core.settings.parsing import ConfigError
-from orchestrator.cli.addresses import REFERENCE, Key, Url, client, known_prefect, page
-from orchestrator.cli.question import p_hat_of, printable, show
-from orchestrator.cli.terminal import AsJson, Limit, LogFormat, RunName, clear_errors, first_rows, wide
-from orchestrator.installation.home import PAPERS, PRESETS, Home, home
+from orchestrator.cli.addresses import REFERENCE, known_prefect, page
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, wide
+from orchestrator.installation.home import PAPERS, PRESETS, home
 from orchestrator.installation.ports import Ports
 from storage import queries
 from storage.rows import Scope
-from storage.session import Store, open_store
+from storage.session import open_store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-    from storage.rows import QuestionSummary
 
 log = logging.getLogger(__name__)
 keys = typer.Typer(help="Make, list and revoke keys of the REST API.", no_args_is_help=True)
 _PATIENCE_S = 60  # so that a process that is still importing on a busy machine is not taken for one that hangs
 _READS_WAIT_S = 30.0  # for a busy SQLite; then the client gets an error
-# `coevo api` tells its processes in these variables whether requests need a key and whether there is only one process.
+# These variables tell the processes of `coevo store serve` whether requests need a key, and whether it is only one.
 _NEEDS_KEYS, _IS_SINGLE = "COEVO_API_ASKS_FOR_KEYS", "COEVO_API_IS_ALONE"
 _M_ARENA_MAX = -8  # from glibc's malloc.h
 KeyName = Annotated[str, typer.Argument(help="Name of the key.", show_default=False)]
@@ -63,17 +58,21 @@ def api(
     import uvicorn  # imported here, as others below, so that no other command waits for it
 
     from services.api.access.connections import UVICORN
+    from services.api.access.keys import accept_home_key
     from services.api.app import PREFIX
     from services.drift.outbox import delivering
     from services.drift.webhook import webhook_from
 
     with clear_errors():
-        is_loopback = _is_loopback(host)
+        try:
+            is_loopback = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = host == "localhost"
         if no_keys and not is_loopback:
             raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
         store = open_store(home().database)  # this and the next raise here, before a process is started
         webhook = webhook_from(os.environ)
-        message = "requests need no key" if no_keys else "requests need a key (`coevo keys add` makes one)"
+        message = "requests need no key" if no_keys else "requests need a key (`coevo store keys add` makes one)"
         prefect = known_prefect()
         message += f"; alerts go to {webhook.name}" if webhook else ""
         message += (
@@ -82,7 +81,10 @@ def api(
             else "; runs cannot be started, since no Prefect server is known (`coevo up` starts one)"
         )
         url = f"http://{host}:{port}"
-        own_key = None if no_keys or not is_loopback else _own_key(home(), store)
+        own_key = None
+        if is_loopback and not no_keys:
+            own_key = home().api_key
+            accept_home_key(store, own_key)
         line = f"API {url}{PREFIX}, described at {url}{REFERENCE}; {message}"
         if sys.stdout.isatty():  # the key must not get into a log
             print(f"dashboard {page(url, own_key)}, {line}", flush=True)
@@ -108,7 +110,7 @@ def api(
 
 
 def worker_app() -> FastAPI:
-    """The application that each process of `coevo api` serves. Its settings are in environment variables."""
+    """The application that each process of `coevo store serve` serves. Its settings are in environment variables."""
     from orchestrator.check.presets import details_of
     from orchestrator.check.refusals import refuse_as_the_api_can
     from orchestrator.installation.reachable import ray_check
@@ -169,7 +171,9 @@ def add(
 
     with clear_errors():
         store = open_store(home().database)
-        print(new_key(store, name, tuple(_scope(scope_name) for scope_name in scope or ["read"])))
+        if unknown := [given for given in scope or () if given not in get_args(Scope)]:
+            raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {unknown[0]!r}")
+        print(new_key(store, name, cast(list[Scope], scope or ["read"])))
 
 
 @keys.command("list")
@@ -195,106 +199,3 @@ def revoke(name: KeyName) -> None:
         with open_store(home().database).write() as session:
             queries.keys.revoke_key(session, name)
         print(f"revoked: {name}")
-
-
-def _own_key(home: Home, store: Store) -> str:
-    """The home's own key, after making the store accept it."""
-    from services.api.access.keys import accept_home_key
-
-    accept_home_key(store, home.api_key)
-    return home.api_key
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _scope(text: str) -> Scope:
-    for name in get_args(Scope):
-        if text == name:
-            scope: Scope = name
-            return scope
-    raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {text!r}")
-
-
-def questions(
-    run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False)],
-    verdict: Annotated[
-        list[str] | None, typer.Option(help="Only questions with this verdict. May be given more than once.")
-    ] = None,
-    p_hat_min: Annotated[
-        float | None,
-        typer.Option(help="Only questions with at least this p_hat, the pseudo-label's share of the votes."),
-    ] = None,
-    p_hat_max: Annotated[float | None, typer.Option(help="Only questions with at most this p_hat.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only questions that contain this text.")] = None,
-    cluster: Annotated[int | None, typer.Option(help="Only questions of this cluster of similar questions.")] = None,
-    oracle: Annotated[str | None, typer.Option(help="Only questions whose label this oracle has graded.")] = None,
-    oracle_verdict: Annotated[
-        str | None,
-        typer.Option(
-            help="Only questions whose label got this verdict, from --oracle if that is given, else from any."
-        ),
-    ] = None,
-    sort: Annotated[str, typer.Option(help="Sort by index or p_hat; with a leading - in descending order.")] = "index",
-    limit: Limit = None,
-    index: Annotated[
-        int | None, typer.Option(help="Show the question with this index, with all its votes and verdicts.", min=0)
-    ] = None,
-    url: Url = None,
-    key: Key = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the questions of an iteration, or one question, from the REST API. --json prints one question per line."""
-    from services.api.schemas import to_json
-
-    filters = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
-    filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
-    with clear_errors():
-        rest_api = client(url, key)
-        used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
-        if index is None:
-            empty = "No questions match these filters." if used else "No questions yet."
-            _list(rest_api.questions(run, iteration, **filters, sort=sort), limit, as_json, empty)
-        elif used:
-            raise ConfigError(
-                f"--index: expected no filter besides it, since it names one question; got {', '.join(used)}"
-            )
-        elif as_json:
-            print(to_json(rest_api.question(run, iteration, index), ensure_ascii=True).decode())
-        else:
-            show(rest_api.question(run, iteration, index))
-
-
-def _list(questions: Iterable[QuestionSummary], limit: int | None, as_json: bool, empty: str) -> None:
-    if as_json:
-        from services.api.schemas import to_json
-
-        for question in islice(questions, limit or None):
-            print(to_json(question, ensure_ascii=True).decode())
-        return
-    shown, more = first_rows(questions, limit)
-    if not shown:
-        print(empty)
-        return
-    given = any(question.given_answer is not None for question in shown)
-    truth = ["true answer (given)"] if given else []
-    names = ("index", "verdict", "p_hat", "label", *truth, "oracles", "question")
-    table = Table(*names, box=SIMPLE_HEAD, caption=more)
-    for question in shown:
-        truth = [question.given_answer or ""] if given else []
-        oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
-        cells = (
-            question.verdict or "",
-            p_hat_of(question),
-            question.answer or "",
-            *truth,
-            oracles,
-            question.text or "",
-        )
-        table.add_row(str(question.index), *map(printable, cells))
-    wide().print(table)

@@ -1,4 +1,4 @@
-"""`coevo audit`: plan audits of pseudo-labels, draw samples for people and judges, and show the results."""
+"""`coevo audit plan` and `draw`, and `coevo show labels`: how many audits, of what, and what they say."""
 
 from __future__ import annotations
 
@@ -11,23 +11,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
-from core.statistics.estimates import Estimate
-from orchestrator.cli.judge import judge
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, wide
 from orchestrator.installation.home import home
 from services.oracles.accuracy import Accuracy, Audits, audits_of
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.session import open_store
 
-audit = typer.Typer(
-    help="Audit pseudo-labels: plan how many, draw a sample, ask a judge model, show the results.", no_args_is_help=True
-)
-audit.command("judge")(judge)
-Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
 
-
-@audit.command("plan")
 def plan(
     drop: Annotated[float, typer.Option(help="Drop of label accuracy to detect; 0.05 is five points.")] = 0.05,
     accuracy: Annotated[float, typer.Option(help="Label accuracy before the drop.")] = 0.8,
@@ -62,7 +53,6 @@ def plan(
         print(json.dumps(result, indent=1) if as_json else text)
 
 
-@audit.command("draw")
 def draw(
     run: RunName,
     iteration: Iteration,
@@ -70,7 +60,7 @@ def draw(
         int, typer.Option(help="Size of the whole sample; a larger size than before extends it.", show_default=False)
     ],
     oracle: Annotated[str, typer.Option(help="Who will grade the sample: human, or a judge's name.")] = "human",
-    kept: Annotated[bool, typer.Option("--kept", help="Draw from the kept questions only.")] = False,
+    kept: Kept = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
@@ -86,8 +76,7 @@ def draw(
         print(f"{len(rows)} drawn for {oracle}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
 
-@audit.command("show")
-def show(run: RunName, as_json: AsJson = False) -> None:
+def labels(run: RunName, as_json: AsJson = False) -> None:
     """Show label accuracy by iteration and oracle, the audits behind it, and how well the graders agree."""
     with clear_errors():
         with open_store(home().database).read() as session:
@@ -130,10 +119,6 @@ def _remarks(audits: Audits) -> Iterable[str]:
         yield f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
-        if agreement.kappa is not None:
-            kappa = _text(agreement.kappa)
+        if (figure := agreement.kappa) is not None:
+            kappa = f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"
         yield f"kappa of {agreement.first} and {agreement.second}: {kappa}"
-
-
-def _text(figure: Estimate) -> str:
-    return f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"

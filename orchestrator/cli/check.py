@@ -25,7 +25,7 @@ from orchestrator.check.presets import describe, preset_names, usual_name
 from orchestrator.check.size.estimate import Estimate, Range, advice
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.smoke.run import Smoke, smoke
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
@@ -130,7 +130,13 @@ def _check_machine(as_json_: bool) -> bool:
     for result in examine(Subject(coevo_home, ports=Ports().as_last_time(coevo_home)), OF_MACHINE):
         results.append(result)
         if not as_json_:
-            _show_result(result)
+            console = Console(emoji=False, highlight=False, soft_wrap=True)
+            detail, remedy = (
+                printable(" ".join(text.split()), _LONGEST) for text in (result.detail, result.remedy or "")
+            )
+            console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{detail}")
+            if remedy:
+                console.print(f"{'':<26}-> {remedy}")
     counts = Counter(result.status for result in results)
     if as_json_:
         checks = [asdict(result) for result in results]
@@ -139,16 +145,6 @@ def _check_machine(as_json_: bool) -> bool:
         print(f"faults: {counts['fault']}, warnings: {counts['warning']}")
         print("`coevo check --presets` lists what can be run; `coevo check PRESET` says what is missing for it.")
     return counts["fault"] > 0
-
-
-def _show_result(result: Result) -> None:
-    def line(text: str) -> str:
-        return printable(" ".join(text.split()), _LONGEST)
-
-    console = Console(emoji=False, highlight=False, soft_wrap=True)
-    console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{line(result.detail)}")
-    if result.remedy:
-        console.print(f"{'':<26}-> {line(result.remedy)}")
 
 
 def _show(answers: Answers) -> None:

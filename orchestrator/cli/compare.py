@@ -65,7 +65,9 @@ def compare_command(
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(help="Draw a figure of `coevo series`, or a metric of the training, of runs.", show_default=False),
+        typer.Option(
+            help="Draw a figure of `coevo show series`, or a metric of training, of runs.", show_default=False
+        ),
     ] = None,
     by: Annotated[Axis, typer.Option(help="What the picture of runs has on its axis.")] = "iteration",
     picture: Annotated[
@@ -84,8 +86,14 @@ def compare_command(
     --benchmark, --metric and --series may be given more than once.
     """
     with clear_errors(), open_store(home().database).read() as session:
-        if protocols := _protocols(suite, benchmarks or []):
-            models = models_named(session, map(_full_path, names), [*protocols])
+        for name in benchmarks or ():
+            definition_of(name)  # refuses one that there is not
+        of_suite = read_suite(suite).protocols() if suite is not None else {}
+        # Benchmark -> how it is asked; None: in any way.
+        if protocols := dict[str, Protocol | None](dict.fromkeys(benchmarks or ())) | of_suite:
+            # Evaluations of a folder are stored under its full path.
+            full = (str(Path(name).resolve()) if "/" in name and Path(name).is_dir() else name for name in names)
+            models = models_named(session, full, [*protocols])
             every = [model for group in models.values() for model in group]
             comparison = compare_models(session, every, protocols, metrics or [None])
             if picture is not None:
@@ -95,7 +103,14 @@ def compare_command(
             else:
                 show_models(comparison, {model: _commands(comparison, model, suite) for model in comparison.missing})
         elif series and not metrics:
-            _compare_series(session, names, series, by, picture, as_json)
+            if picture is None and not as_json:
+                raise CompareError("--series: expected with --picture or --json")
+            arms = arms_of(session, names)
+            curves = {name: curves_of(session, arms, name, by == "step") for name in series}
+            if picture is not None:
+                _write(picture, [_series_panel(session, arms, name, by) for name in curves], as_json=as_json)
+            if as_json:
+                print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
         else:
             _compare_arms(session, names, [*(metrics or ["greedy"]), *(series or [])], by, picture, as_json)
 
@@ -122,19 +137,6 @@ def _compare_arms(
         print(TypeAdapter(Comparison).dump_json(comparison, indent=1).decode())
     else:
         show(comparison)
-
-
-def _compare_series(
-    session: Session, names: Sequence[str], series: Sequence[str], by: Axis, picture: Path | None, as_json: bool
-) -> None:
-    if picture is None and not as_json:
-        raise CompareError("--series: expected with --picture or --json")
-    arms = arms_of(session, names)
-    curves = {name: curves_of(session, arms, name, by == "step") for name in series}
-    if picture is not None:
-        _write(picture, [_series_panel(session, arms, name, by) for name in curves], as_json=as_json)
-    if as_json:
-        print(TypeAdapter(dict[str, dict[str, Curve]]).dump_json(curves, indent=1).decode())
 
 
 def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str, by: Axis) -> Panel:
@@ -180,11 +182,6 @@ def _model_panels(
     return [*metric_panels(comparison, positions, by), *of_series], None
 
 
-def _full_path(name: str) -> str:
-    """A folder's full path, under which its evaluations are stored; any other name as it is."""
-    return str(Path(name).resolve()) if "/" in name and Path(name).is_dir() else name
-
-
 def _commands(comparison: ModelComparison, model: str, suite: str | None) -> str:
     """What makes the missing evaluations of a model: one command for the suite, and one for each other protocol."""
     of_suite = read_suite(suite).benchmarks if suite is not None else {}
@@ -219,11 +216,3 @@ def _options(protocol: Protocol) -> str:
 def _iteration(model: str) -> int:
     which = model.rpartition(":")[2].removeprefix("labelled/")
     return 0 if which == "base" else int(which)
-
-
-def _protocols(suite: str | None, benchmarks: Sequence[str]) -> dict[str, Protocol | None]:
-    """Benchmark -> how it is asked; None: in any way. Raises `BenchmarkError`."""
-    for name in benchmarks:
-        definition_of(name)
-    of_suite = read_suite(suite).protocols() if suite is not None else {}
-    return {**dict.fromkeys(benchmarks), **of_suite}

@@ -1,4 +1,4 @@
-"""The tables that `coevo compare` prints, and `coevo experiment` at its end."""
+"""The tables that `coevo compare` prints, and `coevo run` at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coevo cost`: what a run has cost."""
+"""`coevo show cost`: what a run has cost."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ def _table(costs: RunCosts) -> Table:
         "time": lambda amounts: _time(amounts.seconds),
         "CPU time": lambda amounts: _time(amounts.cpu_seconds),
         "GPU time": lambda amounts: _time(amounts.gpu_seconds),
-        "tokens in": lambda amounts: _count(amounts.prompt_tokens),
-        "tokens out": lambda amounts: _count(amounts.reply_tokens),
-        costs.currency or "": lambda amounts: _money(amounts.money),
+        "tokens in": lambda amounts: f"{amounts.prompt_tokens:,}" if amounts.prompt_tokens else "",
+        "tokens out": lambda amounts: f"{amounts.reply_tokens:,}" if amounts.reply_tokens else "",
+        costs.currency or "": lambda amounts: (
+            "" if amounts.money == 0 else f"{amounts.money:,.2f}" if amounts.money >= 0.01 else "<0.01"
+        ),
     }
     shown = {name: cell for name, cell in columns.items() if cell(costs.total)}
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
@@ -62,16 +64,6 @@ def by_stage(costs: RunCosts) -> dict[tuple[Stage, Purpose], Amounts]:
         key = (row.stage, row.purpose)
         sums[key] = sums.get(key, NOTHING) + row.amounts
     return sums
-
-
-def _money(money: float) -> str:
-    if money == 0:
-        return ""
-    return f"{money:,.2f}" if money >= 0.01 else "<0.01"
-
-
-def _count(tokens: int) -> str:
-    return f"{tokens:,}" if tokens else ""
 
 
 def _time(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`coevo du`, `gc`, `runs delete` and `runs thin`: what the files of this machine take, and their removal."""
+"""`coevo store du`, `gc`, `runs delete` and `runs thin`: what the files of this machine take, and their removal."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ from orchestrator.disk.files import KINDS, DiskError
 from orchestrator.disk.retention import Removal, removable, remove_unkept
 from orchestrator.disk.usage import RunUsage, Usage, usage, usage_of
 from orchestrator.installation.home import home
-from storage.session import Store, open_store
+from storage.session import open_store
 
 if TYPE_CHECKING:
     from services.api.prefect import Prefect
-    from services.flow_runs import FlowRun
-    from storage.queries.sizes import DatabaseSize
 
 _SHOWN = 20  # files that a table shows; --json prints all
 
@@ -57,12 +55,19 @@ def delete(
         coevo_home = home()
         store = open_store(coevo_home.database)
         names = [*dict.fromkeys(names)]
-        flow_runs = {name: _refuse_at_work(store, name) for name in names}
+        flow_runs = {name: deletion.refuse_at_work(store, name, _prefect()) for name in names}
         options = {name: {"evaluations": evaluations, "in_prefect": bool(flow_runs[name])} for name in names}
         plans = [deletion.planned(coevo_home, store, name, **options[name]) for name in names]
         if not as_json:
             for plan in plans:
-                _show_deletion(plan)
+                counts = ", ".join(f"{table} {count:,}" for table, count in plan.rows.items())
+                print(f"run {plan.run}: rows: {counts or 'none'}")
+                if plan.evaluations:
+                    print(f"by `coevo evaluate`: {', '.join(plan.evaluations)}")
+                for files in plan.files:
+                    print(f"{decimal(files.bytes):>10}  {files.path}")
+                if plan.elsewhere:
+                    print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
         if not dry_run:
             _ask(f"Delete {', '.join(names)}?", yes)
             plans = [deletion.delete(coevo_home, store, name, **options[name]) for name in names]
@@ -73,27 +78,12 @@ def delete(
             print(f"deleted {', '.join(names)}: {decimal(sum(plan.bytes for plan in plans))} of files are free")
 
 
-def _refuse_at_work(store: Store, name: str) -> list[FlowRun]:
-    return deletion.refuse_at_work(store, name, _prefect())
-
-
 def _prefect() -> Prefect | None:
     """The Prefect server that is known here, if there is one."""
     from services.api.prefect import Prefect  # imports FastAPI, which takes half a second
 
     server = known_prefect()
     return Prefect(server) if server else None
-
-
-def _show_deletion(plan: deletion.Deletion) -> None:
-    rows = ", ".join(f"{table} {count:,}" for table, count in plan.rows.items())
-    print(f"run {plan.run}: rows: {rows or 'none'}")
-    if plan.evaluations:
-        print(f"by `coevo evaluate`: {', '.join(plan.evaluations)}")
-    for files in plan.files:
-        print(f"{decimal(files.bytes):>10}  {files.path}")
-    if plan.elsewhere:
-        print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
 
 
 def thin(
@@ -111,12 +101,14 @@ def thin(
     works on it; its setting checkpoints.keep does the same after every iteration.
     """
     with clear_errors():
-        retention = _retention(keep)
+        if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
+            raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
+        retention = Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
         coevo_home = home()
         store = open_store(coevo_home.database)
         names = [*dict.fromkeys(names)]
         for name in names:
-            _refuse_at_work(store, name)
+            deletion.refuse_at_work(store, name, _prefect())
         removals = [item for name in names for item in removable(coevo_home, store, name, retention)]
         if not as_json:
             for item in removals:
@@ -129,12 +121,6 @@ def thin(
                 print(f"removed {len(removals)}: {_sum(removals)} are free")
         if as_json:
             _print_json([{**asdict(item), "removed": not dry_run} for item in removals])
-
-
-def _retention(keep: str) -> Retention:
-    if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
-        raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
-    return Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
 
 
 def gc(
@@ -152,7 +138,13 @@ def gc(
         garbage.refuse_other_database(coevo_home, store)
         items = garbage.garbage(coevo_home, store, patience)
         if not as_json:
-            _show_garbage(items)
+            table = Table(Column("path", overflow="fold"), "why", "bytes", box=SIMPLE_HEAD)
+            for item in items[:_SHOWN]:
+                table.add_row(escape(str(item.path)), item.why, decimal(item.bytes))
+            if items:
+                Console().print(table)
+            more = f"; {len(items) - _SHOWN} more are not shown, --json prints all" if len(items) > _SHOWN else ""
+            print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
         if items and not dry_run:
             _ask(f"Remove these {len(items)}?", yes)
             items = garbage.collect(coevo_home, store, patience)
@@ -160,16 +152,6 @@ def gc(
                 print(f"removed {len(items)}: {_sum(items)} are free")
         if as_json:
             _print_json([{**asdict(item), "removed": not dry_run} for item in items])
-
-
-def _show_garbage(items: list[garbage.Garbage]) -> None:
-    table = Table(Column("path", overflow="fold"), "why", "bytes", box=SIMPLE_HEAD)
-    for item in items[:_SHOWN]:
-        table.add_row(escape(str(item.path)), item.why, decimal(item.bytes))
-    if items:
-        Console().print(table)
-    more = f"; {len(items) - _SHOWN} more are not shown, --json prints all" if len(items) > _SHOWN else ""
-    print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
 
 
 def _sum(items: Iterable[garbage.Garbage | Removal]) -> str:
@@ -182,7 +164,7 @@ def du(
 ) -> None:
     """Show what takes the disk: the files of each run by kind, those of no run, and the tables of the database.
 
-    A file with several hard links is counted once. `coevo gc` removes what nothing refers to.
+    A file with several hard links is counted once. `coevo store gc` removes what nothing refers to.
     """
     with clear_errors():
         coevo_home = home()
@@ -206,14 +188,12 @@ def _show_usage(shown: Usage) -> None:
         table.add_row(escape(name), *("" for _ in kinds), _cell(size))
     console = Console()
     console.print(table)
-    print(f"in all {decimal(shown.total)} in {shown.home}; `coevo gc` would free {decimal(shown.garbage)} of it")
-    print(f"database {shown.address}: {_database(shown.database)}")
-
-
-def _database(size: DatabaseSize) -> str:
-    free = f", {decimal(size.free)} of it free for new rows" if size.free else ""
-    tables = ", ".join(f"{name} {decimal(of_table)}" for name, of_table in [*(size.tables or {}).items()][:5])
-    return f"{decimal(size.total)}{free}{'; the largest tables: ' if tables else ''}{tables}"
+    print(f"in all {decimal(shown.total)} in {shown.home}; `coevo store gc` would free {decimal(shown.garbage)} of it")
+    database = shown.database
+    free = f", {decimal(database.free)} of it free for new rows" if database.free else ""
+    tables = ", ".join(f"{name} {decimal(of_table)}" for name, of_table in [*(database.tables or {}).items()][:5])
+    tables = f"; the largest tables: {tables}" if tables else ""
+    print(f"database {shown.address}: {decimal(database.total)}{free}{tables}")
 
 
 def _show_run(run: RunUsage) -> None:

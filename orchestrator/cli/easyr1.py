@@ -1,9 +1,8 @@
-"""The commands about EasyR1: `coevo easyr1 render`."""
+"""`coevo methods easyr1`: the files that EasyR1 would be started with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,37 +12,21 @@ from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
-from core.types import TINY_BASES, Checkpoint, Role
+from core.types import TINY_BASES, Checkpoint
 from orchestrator.check.needs import base_model
 from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError
-from orchestrator.cli.terminal import SET, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, Overrides, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
-from trainers.base import TrainJob, TrainQuestion
+from trainers.base import TrainQuestion
 from trainers.easyr1.fit import deviations
 
-easyr1 = typer.Typer(help="Look at what the trainer EasyR1 would be started with (docs/gpu.md).", no_args_is_help=True)
 
-
-@dataclass(frozen=True, slots=True)
-class _Questions:
-    """The training's questions. `replacement` says why they replace the Solver's own; None: they are its own."""
-
-    prompts: tuple[TrainQuestion, ...]
-    replacement: str | None = None
-
-
-@easyr1.callback()
-def _group() -> None:
-    """Look at what the trainer EasyR1 would be started with (docs/gpu.md)."""
-
-
-@easyr1.command()
-def render(
+def easyr1(
     preset: Annotated[
         str, typer.Option(help="Name of a preset in deploy/runs, or path of a TOML file.", show_default=False)
     ],
@@ -55,17 +38,14 @@ def render(
             help="URL of the Solver's service, which the Challenger's reward asks; by default port 8000 here."
         ),
     ] = "",
-    override: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting: trainer.gpus_per_node=4. May be given more than once."),
-    ] = None,
+    override: Overrides = None,
 ) -> None:
-    """Write the files that EasyR1 would be started with for the first training of a preset. Nothing is trained.
+    """Write the files that EasyR1 would be started with for the first training of a preset (docs/gpu.md).
 
-    No GPU is needed. What is unknown before a run or missing on this machine is replaced, which the output says:
-    questions and labels by those of the tiny world, the base model's tokenizer by that of the tiny model.
+    No GPU is needed, and nothing is trained. What is unknown before a run or missing on this machine is replaced, which
+    the output says: questions and labels by those of the tiny world, the tokenizer by that of the tiny model.
     """
-    from trainers.easyr1.config import render as write
+    from trainers.easyr1.config import render
 
     with clear_errors():
         config = load_config(preset_path(preset), overrides_of(override), SET)
@@ -74,16 +54,22 @@ def render(
         settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
         folder = base_model(config)
         tokenizer, replaced_tokenizer = _tokenizer(folder)
-        job, replaced_questions = _job(config, "solver" if role == "solver" else "challenger", folder, out, solver_url)
-        path = write(job, settings, tokenizer, out)
+        start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
+        if role == "challenger":
+            if not isinstance(config, CoEvolution) or not config.challenger.trained:
+                raise RunError("role: this preset trains no Challenger; expected solver")
+            url = solver_url or "http://127.0.0.1:8000/solver/v1"
+            job, replaced_questions = challenger_job(config, "1/train_challenger", start, start, url, out), None
+        else:
+            questions, replaced_questions = _questions(config)
+            job = solver_job(config, "1/train_solver", start, questions, out)
+        path = render(job, settings, tokenizer, out)
         print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        _print_list("Replaced:", [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence])
-        _print_list("Differences from the embedded trainer:", deviations(job.training, job.reward))
-
-
-def _print_list(title: str, sentences: list[str]) -> None:
-    if sentences:
-        print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
+        replaced = [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence]
+        differences = deviations(job.training, job.reward)
+        for title, sentences in (("Replaced:", replaced), ("Differences from the embedded trainer:", differences)):
+            if sentences:
+                print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
 
 
 def _tokenizer(folder: Path) -> tuple[Any, str | None]:
@@ -103,34 +89,20 @@ def _tokenizer(folder: Path) -> tuple[Any, str | None]:
     )
 
 
-def _job(config: RunConfig, role: Role, folder: Path, out: Path, solver_url: str) -> tuple[TrainJob, str | None]:
-    """The first training of a role, and a sentence about its questions if they are replaced."""
-    start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
-    key = f"1/train_{role}"
-    if role == "challenger":
-        if not isinstance(config, CoEvolution) or not config.challenger.trained:
-            raise RunError("role: this preset trains no Challenger; expected solver")
-        url = solver_url or "http://127.0.0.1:8000/solver/v1"
-        return challenger_job(config, key, start, start, url, out), None
-    questions = _questions(config)
-    return solver_job(config, key, start, questions.prompts, out), questions.replacement
-
-
-def _questions(config: RunConfig) -> _Questions:
-    """The prompts of the preset's prompt set with the labels that they bring; else the tiny world's, and why."""
+def _questions(config: RunConfig) -> tuple[tuple[TrainQuestion, ...], str | None]:
+    """The prompts of the preset's prompt set with the labels that they bring, and None; else the tiny world's, and why
+    they replace the Solver's own."""
     reason = next(_unknown(config), None)
     if isinstance(config, SelfTraining) and reason is None:
         labelled = config.prompts.labels == "given"
         prompts = trained_on(config, config.prompts)
-        return _Questions(tuple(_question(index, prompt, labelled) for index, prompt in prompts))
+        return tuple(_question(index, prompt, labelled) for index, prompt in prompts), None
     labelled = "label" in config.solver.reward.needs
     count = config.solver.training.steps * config.solver.training.prompts_per_step
     tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     what = "questions and true answers as labels" if labelled else "questions"
-    return _Questions(
-        tuple(_question(index, prompt, labelled) for index, prompt in enumerate(tiny_prompts)),
-        f"{count} {what} of the tiny world replace the preset's own, since {reason}",
-    )
+    questions = tuple(_question(index, prompt, labelled) for index, prompt in enumerate(tiny_prompts))
+    return questions, f"{count} {what} of the tiny world replace the preset's own, since {reason}"
 
 
 def _unknown(config: RunConfig) -> Iterator[str]:

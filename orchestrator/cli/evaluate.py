@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from pydantic import TypeAdapter
 from core.settings.evaluation import Columns, Protocol
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, print_progress
 from orchestrator.evaluation import request as requests
 from orchestrator.installation.home import home
 from services.evaluations import EvaluationFigures
@@ -94,12 +93,8 @@ def evaluate(
         checked = validated(requests.EvaluationRequest, request, "coevo evaluate")
         coevo_home = home()
         store = open_store(coevo_home.database, create=True)
-        figures = requests.evaluate(coevo_home, store, checked, _print_progress)
+        figures = requests.evaluate(coevo_home, store, checked, print_progress)
         if as_json:
             print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())
         else:
             show(figures, by_majority_share)
-
-
-def _print_progress(done: int, total: int, what: str) -> None:
-    print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)

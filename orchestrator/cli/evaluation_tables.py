@@ -1,4 +1,4 @@
-"""The tables that `coevo evaluate` and `coevo recheck` print."""
+"""The tables that `coevo evaluate` and `coevo audit recheck` print."""
 
 from __future__ import annotations
 
@@ -19,22 +19,19 @@ from services.evaluations import EvaluationFigures
 def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) -> None:
     """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model. With
     `by_majority_share`, print another table for each evaluation."""
-    for _, group in groupby(results, lambda evaluated: evaluated.evaluation.model):
-        _show_model([*group])
-    for evaluated in results:
-        if by_majority_share and evaluated.samples:
-            wide().print(_consistency(evaluated))
-
-
-def _show_model(results: Sequence[EvaluationFigures]) -> None:
     console = wide()
-    console.print(_table(results))
-    console.print(f"evaluations: {' '.join(evaluated.evaluation.id for evaluated in results)}")
-    if any(evaluated.rechecks for evaluated in results):
-        console.print(_recounts(results))
-        for evaluated in results:
+    for _, group in groupby(results, lambda evaluated: evaluated.evaluation.model):
+        of_model = [*group]
+        console.print(_table(of_model))
+        console.print(f"evaluations: {' '.join(evaluated.evaluation.id for evaluated in of_model)}")
+        if any(evaluated.rechecks for evaluated in of_model):
+            console.print(_recounts(of_model))
+        for evaluated in of_model:
             for recheck in evaluated.rechecks:
                 console.print("\n".join(_remarks(evaluated, recheck)), markup=False)
+    for evaluated in results:
+        if by_majority_share and evaluated.samples:
+            console.print(_consistency(evaluated))
 
 
 def _table(results: Sequence[EvaluationFigures]) -> Table:

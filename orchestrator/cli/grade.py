@@ -1,4 +1,4 @@
-"""`coevo grade`: compare answers as a run compares them."""
+"""`coevo methods grade`: compare answers as a run compares them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def grade(
     with clear_errors():
         pairs = _pairs(file) if file else [(a, b)] if a is not None and b is not None else None
         if pairs is None:
-            raise RunError("grade: expected two answers, or --file PAIRS.jsonl")
+            raise RunError("answers: expected two answers, or --file PAIRS.jsonl")
         graded = list(zip(pairs, grade_pairs(pairs), strict=True))
         if as_json:
             rows = [

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from core.settings.audit import Audit, judge_name
+from core.settings.audit import judge_name
 from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, overrides_of
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, overrides_of, print_progress
 from orchestrator.installation.home import home
 from orchestrator.stages.auditing import ask_judge
 from services.drift.alerts import raise_alerts
@@ -41,13 +41,13 @@ Settings = Annotated[
 
 def judge(
     run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)],
+    iteration: Iteration,
     url: Url,
     model: Model,
     size: Annotated[
         int | None, typer.Option(help="Number of pseudo-labels to draw; by default all.", show_default=False)
     ] = None,
-    kept: Annotated[bool, typer.Option("--kept", help="Draw from the kept questions only.")] = False,
+    kept: Kept = False,
     name: Name = None,
     key_variable: KeyVariable = None,
     prompt: Annotated[
@@ -61,7 +61,9 @@ def judge(
     Labels that this judge has graded before are not asked again. If the command is interrupted, run it again to go on.
     """
     with clear_errors():
-        audit = _audit(options_of(url, model, prompt, name, key_variable, settings), size)
+        options = options_of(url, model, prompt, name, key_variable, settings)
+        tree = {"audit": {"oracle": "judge", "sample": size, "judge": options}}
+        audit = parse_config(tree, source="coevo audit judge").audit  # checked in the same way as a preset's
         keys_of(audit.services)
         assert audit.judge is not None
         store = open_store(home().database)
@@ -72,7 +74,13 @@ def judge(
         with store.write() as session:
             refresh_labels(session, run, iteration)
             alerts = raise_alerts(session, run, iteration)
-        print(json.dumps(result, indent=1) if as_json else _text(result))
+        if as_json:
+            print(json.dumps(result, indent=1))
+        else:
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
+            print(f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}")
+            for line in cost_lines(result):
+                print(line)
         for alert in alerts:
             print(f"{alert.severity}: iteration {alert.iteration}: {alert.text}", file=sys.stderr)
 
@@ -83,22 +91,6 @@ def options_of(
     """The table `audit.judge` that the options of a command describe, not yet checked."""
     options = {"url": url, "model": model, "prompt": prompt, "key_variable": key_variable}
     return {**options, "name": name or judge_name(model, prompt), **overrides_of(settings)}
-
-
-def _audit(judge: dict[str, Any], size: int | None) -> Audit:
-    """The settings, checked in the same way as those of a preset."""
-    tree = {"audit": {"oracle": "judge", "sample": size, "judge": judge}}
-    return parse_config(tree, source="coevo audit judge").audit
-
-
-def print_progress(done: int, total: int, what: str) -> None:
-    print(f"{done} of {total} {what}", file=sys.stderr, flush=True)
-
-
-def _text(result: dict[str, Any]) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
-    head = f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}"
-    return "\n".join([head, *cost_lines(result)])
 
 
 def cost_lines(result: dict[str, Any]) -> list[str]:

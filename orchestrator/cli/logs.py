@@ -1,4 +1,4 @@
-"""`coevo logs`: what the stages of a run said, and its warnings and errors."""
+"""`coevo runs log`: what the stages of a run said, and its warnings and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from core.logs import LONGEST_MESSAGE
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import Home, home
 from storage import queries
@@ -26,7 +26,7 @@ _MOST_EVENTS = 100_000  # more than a run's log files can have
 _AT_WORK: tuple[RunStatus, ...] = ("created", "running", "paused")
 
 
-def logs(
+def log(
     run: RunName,
     lines: Annotated[int, typer.Option(help="Print only so many lines, the last ones.", min=1)] = 1_000,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until the run ends, or until Ctrl-C.")] = False,
@@ -49,7 +49,12 @@ def logs(
             if as_json:
                 print(json.dumps({**asdict(event), "time": event.time.isoformat()}), flush=True)
             else:
-                console.print(_line(event))
+                style = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}[event.level]
+                head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{style}]{event.level:<7}[/] "
+                first, *others = event.message.splitlines() or [""]
+                console.print(head + printable(first, LONGEST_MESSAGE))
+                for line in others:
+                    console.print(printable(f"  {line}", LONGEST_MESSAGE))
         if not printed:
             print(f"run {run} has no log in {coevo_home.run_logs}", file=sys.stderr)
 
@@ -70,11 +75,3 @@ def _followed(coevo_home: Home, store: Store, run: str, lines: int) -> Iterator[
         if not at_work:
             return
         time.sleep(_POLL_S)
-
-
-def _line(event: LogEvent) -> str:
-    first, *others = event.message.splitlines() or [""]
-    styles = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
-    head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{styles[event.level]}]{event.level:<7}[/]"
-    details = [printable(f"  {line}", LONGEST_MESSAGE) for line in others]
-    return "\n".join([f"{head} {printable(first, LONGEST_MESSAGE)}", *details])

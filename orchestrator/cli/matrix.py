@@ -1,4 +1,4 @@
-"""`coevo matrix`: evaluate every Solver of a run on every iteration's questions."""
+"""`coevo show matrix`: evaluate every Solver of a run on every iteration's questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from core.statistics.audits import n_text
 from core.statistics.estimates import Estimate
-from orchestrator.cli.terminal import AsJson, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, Kept, clear_errors, print_progress, wide
 from orchestrator.evaluation.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
@@ -30,27 +30,37 @@ def matrix(
         typer.Argument(help="Name of the run; of several, the means over runs are shown.", show_default=False),
     ],
     size: Annotated[
-        int, typer.Option(help="Questions of each iteration; a larger number than before extends the sets.")
+        int, typer.Option(help="With --ask: questions of each iteration; a larger number than before extends the sets.")
     ] = 200,
     oracle: Annotated[
         str, typer.Option(help="Oracle whose answers count as true; a sample that it has graded is weighted to all.")
     ] = "exact",
-    kept: Annotated[bool, typer.Option("--kept", help="Show the figures over the kept questions only.")] = False,
-    stored: Annotated[bool, typer.Option("--stored", help="Show the stored results only; ask no Solver.")] = False,
+    kept: Kept = False,
+    ask: Annotated[bool, typer.Option("--ask", help="First ask the Solvers what they have not answered yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask every Solver of a run the questions of every iteration, as in R-Zero's Table 4 (docs/evaluation.md).
+    """Show the accuracy of every Solver on the questions of every iteration, as in R-Zero's Table 4
+    (docs/evaluation.md).
 
-    Stored answers are not asked for again. If the command is interrupted, run it again to go on.
+    --ask makes it: each Solver is served and asked. Stored answers are not asked for again. If the command is
+    interrupted, run it again to go on.
     """
     with clear_errors():
         if len(set(runs)) < len(runs):
             raise MatrixError(f"runs: expected different ones, got {' '.join(runs)}")
         store = open_store(home().database)
-        if not stored:
+        if ask:
             for run in runs:
                 _ask(store, run, oracle, size)
-        of_runs = [_stored(store, run, oracle) for run in runs]
+        of_runs = []
+        for run in runs:
+            with store.read() as session:
+                queries.runs.get_run(session, run)
+                of_runs.append([cell for cell in cells(session, run) if cell.oracle == oracle])
+            if not of_runs[-1]:
+                raise MatrixError(
+                    f"run {run}: no results are stored for the oracle {oracle}; add --ask to ask the Solvers"
+                )
         rows = of_runs[0] if len(of_runs) == 1 else mean_cells(of_runs)
         if as_json:
             print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
@@ -61,17 +71,6 @@ def matrix(
             over = "kept questions" if kept else "all questions"
             raise MatrixError(f"run {' '.join(runs)}: {oracle} has no results over {over}{drawn_from}")
         wide().print(table(shown, oracle, len(runs)))
-
-
-def _stored(store: Store, run: str, oracle: str) -> list[MatrixCell]:
-    with store.read() as session:
-        queries.runs.get_run(session, run)
-        rows = [cell for cell in cells(session, run) if cell.oracle == oracle]
-    if not rows:
-        raise MatrixError(
-            f"run {run}: no results are stored for the oracle {oracle}; leave out --stored to ask the Solvers"
-        )
-    return rows
 
 
 def _ask(store: Store, run: str, oracle: str, size: int) -> None:
@@ -86,11 +85,7 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
     if len(lacking) > len(removed):  # a complete matrix is shown even if the services are down
         coevo_home = home()
         services = cluster.join(coevo_home)
-        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", _print_progress), sets)
-
-
-def _print_progress(done: int, total: int, what: str) -> None:
-    print(f"{done} of {total} {what}" if done else what, file=sys.stderr, flush=True)
+        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", print_progress), sets)
 
 
 def table(rows: Sequence[MatrixCell], oracle: str, runs: int = 1) -> Table:

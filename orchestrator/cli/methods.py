@@ -1,4 +1,4 @@
-"""The commands about the Solver's methods: `coevo rewards` and `coevo replay`."""
+"""The Solver's methods: `coevo methods list` and `score`, and `coevo show replay`."""
 
 from __future__ import annotations
 
@@ -13,33 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from core.methods import METHODS, Method, Objective
-from core.rollouts.scoring import Outcome, outcome
+from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
-from orchestrator.cli.terminal import SET, AsJson, RunName, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
 from storage.session import open_store
 
-rewards = typer.Typer(help="List the Solver's training methods, or score a file of rollouts with one of them.")
 
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.", show_default=False)
-]
-
-
-@rewards.callback(invoke_without_command=True)
-def list_methods(
-    context: typer.Context,
-    listed: Annotated[
-        bool, typer.Option("--list", help="List the methods, with the settings of their papers.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the Solver's training methods, or score a file of rollouts with one of them."""
-    if context.invoked_subcommand is not None:
-        return
-    if not listed:
-        print(context.get_help())
-        return
+def list_methods(as_json: AsJson = False) -> None:
+    """List the Solver's training methods, with the settings of their papers."""
     by_name = {name: parse_method(name) for name in METHODS}
     if as_json:
         print(json.dumps({name: _description(method) for name, method in by_name.items()}, indent=1))
@@ -80,13 +62,14 @@ def _summary(kind: type[Method]) -> str:
     return text if package == Method.__module__.partition(".")[0] else f"{text} (from the package {package})"
 
 
-@rewards.command()
 def score(
     method: Annotated[str, typer.Argument(help=f"Name of the method: {', '.join(METHODS)}.", show_default=False)],
     groups: Annotated[
         Path, typer.Option(help="JSONL file with one group of rollouts a line (docs/methods.md).", show_default=False)
     ],
-    override: Overrides = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting of the method: alpha=0.25.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the pseudo-label, rewards and advantages of each group of rollouts in a file. Nothing is trained."""
@@ -99,36 +82,33 @@ def score(
         texts = []
         for line, group in zip(lines, groups_of_lines, strict=True):
             try:
-                texts.append(_text(line.question_id, outcome(group, chosen), as_json))
+                result = outcome(group, chosen)
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
+            scored, advantages = result.scored, result.advantages
+            if as_json:
+                row = {
+                    "question_id": line.question_id,
+                    "pseudo_label": scored.label,
+                    "rewards": scored.rewards.tolist(),
+                    "advantages": advantages.tolist(),
+                    "learn": scored.learn,
+                }
+                texts.append(json.dumps(row))
+                continue
+            label = "no label" if scored.label is None else f"label {scored.label}"
+            texts.append(f"{line.question_id}: {label}{'' if scored.learn else ', dropped from the loss'}")
+            texts.append("  reward   advantage")
+            for reward, advantage in zip(scored.rewards, advantages, strict=True):
+                texts.append(f"{reward:8.4f}  {advantage:9.4f}")
         print("\n".join(texts))
-
-
-def _text(question: str, outcome: Outcome, as_json: bool) -> str:
-    scored, learn = outcome.scored, outcome.scored.learn
-    if as_json:
-        row = {
-            "question_id": question,
-            "pseudo_label": scored.label,
-            "rewards": scored.rewards.tolist(),
-            "advantages": outcome.advantages.tolist(),
-            "learn": learn,
-        }
-        return json.dumps(row)
-    label = "no label" if scored.label is None else f"label {scored.label}"
-    rows = ["  reward   advantage"]
-    rows += [
-        f"{reward:8.4f}  {advantage:9.4f}" for reward, advantage in zip(scored.rewards, outcome.advantages, strict=True)
-    ]
-    return "\n".join([f"{question}: {label}{'' if learn else ', dropped from the loss'}", *rows])
 
 
 def replay(
     name: RunName,
     iteration: Annotated[int, typer.Option(help="Iteration whose stored votes are scored.", show_default=False)],
     chosen: Annotated[str, typer.Option("--methods", help="Names of methods, separated by commas, or all.")] = "all",
-    kept: Annotated[bool, typer.Option("--kept", help="Only the questions that the Solver learned from.")] = False,
+    kept: Kept = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which labels and rewards each method would give to an iteration's stored votes. Nothing is trained."""

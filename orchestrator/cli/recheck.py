@@ -1,4 +1,4 @@
-"""`coevo recheck`: ask a language model about the answers of stored evaluations."""
+"""`coevo audit recheck`: ask a language model about the answers of stored evaluations."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from core.settings.audit import Judge
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of, print_progress
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors
+from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of
+from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, print_progress
 from orchestrator.evaluation.rechecking import recheck as ask
 from orchestrator.installation.home import home
 from services.evaluations import figures_of
@@ -41,7 +41,7 @@ def recheck(
     """
     with clear_errors():
         options = options_of(url, model, "equivalence", name, key_variable, settings)
-        judge = validated(Judge, options, "coevo recheck")
+        judge = validated(Judge, options, "coevo audit recheck")
         keys_of([judge])
         store = open_store(home().database)
         costs = [ask(store, key, judge, print_progress, failures_only=failures) for key in evaluations]

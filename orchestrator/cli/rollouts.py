@@ -1,29 +1,28 @@
-"""`coevo rollouts`: the stored rollouts of a training, and what they were rewarded for."""
+"""`coevo show rollouts`: the stored rollouts of a training, and what they were rewarded for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from core.types import TrainingRollout
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.question import indented, printable
-from orchestrator.cli.terminal import AsJson, Limit, RunName, clear_errors, first_rows, wide
-
-if TYPE_CHECKING:
-    from core.types import TrainingRollout
-    from services.api.routes.training_rollouts import TrainingRolloutText
+from orchestrator.cli.questions import indented, printable
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
 
 _PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 
 
 def rollouts(
     run: RunName,
-    iteration: Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False)],
+    iteration: Iteration,
     role: Annotated[Literal["challenger", "solver"], typer.Option(help="Whose training.")] = "solver",
     step: Annotated[int | None, typer.Option(help="Only rollouts of this step.", min=0)] = None,
     question: Annotated[str | None, typer.Option(help="Only rollouts of the question with this id.")] = None,
@@ -43,57 +42,42 @@ def rollouts(
     as_json: AsJson = False,
 ) -> None:
     """Show what a training rewarded: its stored rollouts, from the REST API. --json prints one rollout per line."""
-    from services.api.schemas import to_json
-
     with clear_errors():
-        api = client(url, key)
+        api, path = client(url, key), f"/runs/{run}/training/{role}/{iteration}/rollouts"
 
-        def with_text(row: TrainingRollout) -> TrainingRolloutText:
-            return api.training_rollout(run, role, iteration, row.step, row.prompt, row.rollout)
+        def with_text(row: dict[str, Any]) -> dict[str, Any]:
+            whole: dict[str, Any] = api.get(f"{path}/{row['step']}/{row['prompt']}/{row['rollout']}")
+            return whole
 
-        selected = api.training_rollouts(run, role, iteration, step=step, question=question, sort=sort)
+        selected = api.items(path, step=step, question=question, sort=sort)
         if as_json:
             for row in islice(selected, limit or None):
-                print(to_json(with_text(row) if text else row, ensure_ascii=True).decode())
+                print(json.dumps(with_text(row) if text else row))
             return
         rows, more = first_rows(selected, limit)
-        _print_table(rows, more)
-        if text:
-            _print_texts(map(with_text, rows))
+        _print_table([*map(TypeAdapter(TrainingRollout).validate_python, rows)], more)
+        for row in map(with_text, rows if text else ()):
+            wide().print("[bold]step {step}, prompt {prompt}, rollout {rollout}[/]".format(**row))
+            wide().print(indented("the run does not keep this text" if row["text"] is None else row["text"]))
 
 
 def _print_table(rollouts: Sequence[TrainingRollout], caption: str | None) -> None:
     """A line for each rollout. On a narrow terminal the texts give way, and never a figure."""
     parts = list(dict.fromkeys(name for rollout in rollouts for name in rollout.parts))
     names = ("step", "prompt", "rollout", "reward", *parts, "advantage", "tokens", "entropy", "end", "agrees")
-    rows = [_cells(rollout, parts) for rollout in rollouts]
+    rows = []
+    for row in rollouts:
+        figures = (row.reward, *map(row.parts.get, parts), row.advantage, row.tokens, row.mean_entropy)
+        cells = [*map(str, (row.step, row.prompt, row.rollout))]
+        cells += ["" if figure is None else f"{figure:.4g}" for figure in figures]
+        rows.append([*cells, row.finish_reason, "" if row.agrees is None else "yes" if row.agrees else "no"])
     table, console = Table(box=SIMPLE_HEAD, caption=caption), wide()
-    for name, *cells in zip(names, *rows, strict=True):
-        table.add_column(name, min_width=max(map(len, (name, *cells))), no_wrap=True)
+    for name, *column in zip(names, *rows, strict=True):
+        table.add_column(name, min_width=max(map(len, (name, *column))), no_wrap=True)
     table.add_column("answer", overflow="fold")
     table.add_column("question", overflow="fold")
     for rollout, cells in zip(rollouts, rows, strict=True):
         table.add_row(*cells, printable(rollout.answer or ""), printable(rollout.question or ""))
-    figures = sum((column.min_width or 0) + _PADDING for column in table.columns)
-    console.width = max(console.width, figures + _TEXT_WIDTH)
+    width = sum((shown.min_width or 0) + _PADDING for shown in table.columns)
+    console.width = max(console.width, width + _TEXT_WIDTH)
     console.print(table)
-
-
-def _cells(row: TrainingRollout, parts: Sequence[str]) -> list[str]:
-    """What the table says about a rollout, except its texts."""
-    numbers = (row.step, row.prompt, row.rollout)
-    figures = (row.reward, *(row.parts.get(name) for name in parts), row.advantage, row.tokens, row.mean_entropy)
-    agrees = "" if row.agrees is None else "yes" if row.agrees else "no"
-    return [
-        *map(str, numbers),
-        *("" if figure is None else f"{figure:.4g}" for figure in figures),
-        row.finish_reason,
-        agrees,
-    ]
-
-
-def _print_texts(rollouts: Iterable[TrainingRolloutText]) -> None:
-    console = wide()
-    for row in rollouts:
-        console.print(f"[bold]step {row.step}, prompt {row.prompt}, rollout {row.rollout}[/]")
-        console.print(indented("the run does not keep this text" if row.text is None else row.text))

@@ -1,13 +1,16 @@
-"""`coevo run` and `coevo resume`: run a flow in the command's own process."""
+"""`coevo run` and `coevo resume`: run a flow, or those of an experiment, in the command's own process."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from glob import escape
 from typing import Annotated, Any
 
 import httpx
@@ -15,6 +18,7 @@ import typer
 
 from core import logs
 from core.imports import collection_paused
+from core.settings.parsing import ConfigError
 from orchestrator.check.presets import usual_name
 from orchestrator.check.start import RunError, check_startable, store_of
 from orchestrator.cli.terminal import (
@@ -29,8 +33,9 @@ from orchestrator.cli.terminal import (
     refuse_zero,
     suggest_presets,
 )
+from orchestrator.experiments import PlannedRun, is_experiment, planned, read_experiment, run_all
 from orchestrator.installation import cluster
-from orchestrator.installation.home import home
+from orchestrator.installation.home import EXPERIMENTS, home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
@@ -42,35 +47,77 @@ from storage.session import Store, open_store
 _LIMITS = f"a setting that a run may change: {', '.join(queries.runs.LIMITS)}"
 
 
+def _suggest_presets_and_experiments(incomplete: str) -> list[str]:
+    experiments = sorted(file.stem for file in EXPERIMENTS.glob(f"{escape(incomplete)}*.toml"))
+    return [*suggest_presets(incomplete), *experiments]
+
+
 def run(
     preset: Annotated[
-        str | None,
+        str,
         typer.Argument(
-            help="Name of a preset in deploy/runs, or path of a TOML file.",
+            help="Name of a preset in deploy/runs or of an experiment in deploy/experiments, or path of a TOML file.",
             show_default=False,
-            autocompletion=suggest_presets,
+            autocompletion=_suggest_presets_and_experiments,
         ),
-    ] = None,
-    preset_option: Annotated[
-        str | None, typer.Option("--preset", help="Another way to give the preset.", show_default=False)
-    ] = None,
+    ],
     name: LocalRunName = None,
     iterations: Iterations = None,
     override: Overrides = None,
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="Tag the run. May be given more than once.", show_default=False)
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Of an experiment: number of seeds; by default its own.", min=1)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--plan", help="Of an experiment: print its runs, run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --plan, print one run per line as JSON.")] = False,
     _log_format: LogFormat = None,
 ) -> None:
-    """Run a preset in this terminal; the Prefect UI shows it too. An existing run continues where it stopped.
+    """Run a preset in this terminal, or every arm of an experiment with every seed, one run after the other.
 
-    The services must be running: `coevo up` starts them.
+    The services must be running: `coevo up` starts them. The Prefect UI shows the run too. The same command continues a
+    run that exists, and an experiment where it stopped: runs that have ended are not run again. At its end, an
+    experiment's arms are compared (docs/experiments.md).
     """
     with clear_errors():
-        preset = preset or preset_option
-        if preset is None:
-            raise RunError("preset: expected the name of a preset in deploy/runs, or the path of a TOML file, got none")
-        run_flow(name or usual_name(preset), preset, iterations or 0, overrides_of(override), tags or ())
+        overrides, whole = overrides_of(override), is_experiment(preset)
+        of_preset = {"--name": name, "--iterations": iterations, "--tag": tags}
+        of_experiment = {"--seeds": seeds, "--plan": dry_run, "--json": as_json}
+        if given := [option for option, value in (of_preset if whole else of_experiment).items() if value]:
+            expected, got = ("a preset", "the experiment") if whole else ("an experiment", "the preset")
+            raise ConfigError(f"{given[0]}: expected only with {expected}, got {got} {preset}")
+        if whole:
+            _run_experiment(preset, seeds, overrides, dry_run, as_json)
+        else:
+            run_flow(name or usual_name(preset), preset, iterations or 0, overrides, tags or ())
+
+
+def _run_experiment(name: str, seeds: int | None, overrides: Mapping[str, Any], dry_run: bool, as_json: bool) -> None:
+    if as_json and not dry_run:
+        raise ConfigError("--json: expected --plan too; `coevo compare` prints the result as JSON")
+    short_name, contents = read_experiment(name)
+    runs = planned(short_name, contents, seeds or contents.seeds, overrides)
+    if dry_run:
+        for run in runs:
+            row = {**asdict(run.row), "preset": run.preset, "overrides": run.overrides}
+            print(json.dumps(row) if as_json else f"{run.row.run}: {run.preset}, seed {run.row.seed}")
+        return
+    coevo_home = home()
+    cluster.join(coevo_home)  # refuses early if the services are down
+    store = open_store(coevo_home.database, create=True)
+
+    def start(run: PlannedRun) -> None:
+        run_flow(run.row.run, run.preset, 0, run.overrides)
+
+    for number, (run, had_ended) in enumerate(run_all(coevo_home, store, runs, start), 1):
+        state = "had ended before" if had_ended else "has ended"
+        print(f"{number} of {len(runs)}: {run.row.run} {state}", file=sys.stderr, flush=True)
+    from orchestrator.cli.comparison_tables import show  # imported here, so that no single run waits for them
+    from services.comparison import arms_named, compare
+
+    with store.read() as session:
+        show(compare(session, *arms_named(session, [short_name])))
 
 
 def resume(

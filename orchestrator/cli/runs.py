@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from getpass import getuser
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -12,12 +13,15 @@ from rich.table import Table
 
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
+from orchestrator.cli.alerts import acknowledge
 from orchestrator.cli.disk import delete, thin
-from orchestrator.cli.question import printable
+from orchestrator.cli.logs import log
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
 
 if TYPE_CHECKING:
-    from services.api.schemas import RunSummary, Triggered
+    from services.api.schemas import RunSummary
+    from services.client import Client
     from services.run_states import RunState, State
 
 _COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "failed": "red", "out_of_budget": "yellow"}
@@ -28,8 +32,6 @@ runs = typer.Typer(
     help="List, start, cancel and resume runs through the REST API, on this machine or another; delete local ones.",
     no_args_is_help=True,
 )
-runs.command("delete")(delete)
-runs.command("thin")(thin)
 
 
 @runs.command("list")
@@ -40,16 +42,15 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the runs with their states, newest first, also those that have not begun. --json prints one run per line."""
-    from services.api.schemas import to_json
+    from services.api.schemas import RunSummary  # imports FastAPI, which takes half a second
 
     with clear_errors():
-        api = client(url, key)
-        all_runs = api.runs(tag=tag)
+        all_runs = client(url, key).items("/runs", tag=tag)
         if as_json:
             for run in all_runs:
-                print(to_json(run, ensure_ascii=True).decode())
+                print(json.dumps(run))
             return
-        rows = [*all_runs]
+        rows = [*map(RunSummary.model_validate, all_runs)]
         are_noted = any(run.tags or run.note for run in rows)
         noted = ("tags", "note") if are_noted else ()
         table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", *noted, box=SIMPLE_HEAD)
@@ -72,9 +73,8 @@ def start(
 ) -> None:
     """Start a run of a preset. An existing run continues where it stopped."""
     with clear_errors():
-        overrides = overrides_of(override)
-        started = client(url, key).create_run(name or preset, preset, iterations=iterations, overrides=overrides)
-        _print_state(started, as_json)
+        body = {"name": name or preset, "preset": preset, "iterations": iterations, "overrides": overrides_of(override)}
+        _print_state(client(url, key).send("POST", "/runs", json=body), as_json)
 
 
 @runs.command("cancel")
@@ -87,7 +87,7 @@ def cancel(
 ) -> None:
     """Cancel a run that is running or waits to begin. It can be resumed. --json prints one flow run per line."""
     with clear_errors():
-        for cancelled in client(url, key).cancel(name, why):
+        for cancelled in client(url, key).send("POST", f"/runs/{name}/cancel", json={"why": why}):
             _print_state(cancelled, as_json)
 
 
@@ -101,7 +101,8 @@ def resume(
 ) -> None:
     """Continue a run where it stopped. Finished stages are not run again."""
     with clear_errors():
-        _print_state(client(url, key).resume(name, iterations), as_json)
+        body = {"iterations": iterations}
+        _print_state(client(url, key).send("POST", f"/runs/{name}/resume", json=body), as_json)
 
 
 @runs.command("tag", context_settings={"ignore_unknown_options": True})  # so that -TAG is an argument
@@ -117,8 +118,8 @@ def tag(
             if change[:1] not in ("+", "-"):
                 raise ConfigError(f"tag: expected +TAG or -TAG, got {change!r}")
         add, remove = ([change[1:] for change in changes if change[0] == sign] for sign in "+-")
-        run = client(url, key).annotate(name, add=add, remove=remove, by=_user())
-        print(f"run {run.run}: {', '.join(run.tags) or 'no tags'}")
+        run = _annotate(client(url, key), name, add=add, remove=remove)
+        print(f"run {name}: {', '.join(run['tags']) or 'no tags'}")
 
 
 @runs.command("note")
@@ -130,8 +131,8 @@ def note(
 ) -> None:
     """Write a note on a run. It does not change what the run does."""
     with clear_errors():
-        run = client(url, key).annotate(name, note=text, by=_user())
-        print(f"run {run.run}: {'note saved' if run.note else 'no note'}")
+        run = _annotate(client(url, key), name, note=text)
+        print(f"run {name}: {'note saved' if run['note'] else 'no note'}")
 
 
 @runs.command("decide")
@@ -145,7 +146,14 @@ def decide(
 ) -> None:
     """Decide how a run continues that the guard has paused."""
     with clear_errors():
-        _print_state(client(url, key).decide(name, decision, note), as_json)
+        body = {"decision": decision, "note": note}
+        _print_state(client(url, key).send("POST", f"/runs/{name}/decision", json=body), as_json)
+
+
+runs.command("log")(log)
+runs.command("acknowledge")(acknowledge)
+runs.command("thin")(thin)
+runs.command("delete")(delete)
 
 
 def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
@@ -155,18 +163,15 @@ def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
     return (f"[{colour}]{word}[/]" if colour else word), f"{state.since:%F %H:%M}"
 
 
-def _user() -> str | None:
-    """Who calls the command, as the system knows it; None if it does not."""
+def _annotate(api: Client, run: str, **changes: Any) -> dict[str, Any]:
+    """The run's tags and note after the changes, which are made under the name of the system's user, if it has one."""
     try:
-        return getuser()
+        changes["by"] = getuser()
     except (KeyError, OSError):
-        return None
+        changes["by"] = None
+    annotated: dict[str, Any] = api.send("POST", f"/runs/{run}/notes", json=changes)
+    return annotated
 
 
-def _print_state(triggered: Triggered, as_json: bool) -> None:
-    from services.api.schemas import to_json
-
-    if as_json:
-        print(to_json(triggered, ensure_ascii=True).decode())
-        return
-    print(f"run {triggered.run}: {triggered.state}: {triggered.reason}; {triggered.url}")
+def _print_state(triggered: dict[str, Any], as_json: bool) -> None:
+    print(json.dumps(triggered) if as_json else "run {run}: {state}: {reason}; {url}".format(**triggered))

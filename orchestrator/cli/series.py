@@ -1,10 +1,9 @@
-"""`coevo series`: a run's figures by iteration, each with its interval and its n."""
+"""`coevo show series`: a run's figures by iteration, each with its interval and its n."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -19,8 +18,7 @@ from orchestrator.installation.home import home
 from services.api.figure_metrics import unknown_series
 from services.drift.series import refresh
 from storage import queries
-from storage.rows import SeriesPoint
-from storage.session import Store, open_store
+from storage.session import open_store
 
 
 def series(
@@ -37,45 +35,32 @@ def series(
         store = open_store(home().database)
         with store.read() as session:
             queries.runs.get_run(session, run)
-        if recompute:
-            _refresh(store, run)
+            stages = queries.ledger.stages_of(session, run)
+        for iteration in sorted({stage.iteration for stage in stages if stage.status == "done"}) if recompute else ():
+            with store.write() as session:  # for each, since on SQLite a transaction blocks all other writers
+                refresh(session, run, iteration)
         with store.read() as session:
             points = queries.series.series_of(session, run, name)
         if name is not None and (fault := unknown_series(name, points)):
             raise ConfigError(f"--name: {fault}")
         if as_json:
             print(json.dumps([asdict(point) for point in points], indent=1, allow_nan=False))
-        else:
-            _show(points, name)
-
-
-def _refresh(store: Store, run: str) -> None:
-    """Compute the figures again, one transaction per iteration: on SQLite a transaction blocks all other writers."""
-    with store.read() as session:
-        iterations = {stage.iteration for stage in queries.ledger.stages_of(session, run) if stage.status == "done"}
-    for iteration in sorted(iterations):
-        with store.write() as session:
-            refresh(session, run, iteration)
-
-
-def _show(points: Sequence[SeriesPoint], name: str | None) -> None:
-    if not points:
-        print(f"{name or 'figures'}: no values yet")
-        return
-    wide().print(_table(points))
-    if any(point.estimated for point in points):
-        print("~ was not measured, but is estimated from p_hat and the audits of other iterations (docs/audits.md).")
-    audited = Counter((point.name, point.over, point.oracle) for point in points if not point.estimated)
-    if any(point.estimated and audited[point.name, point.over, point.oracle] == 1 for point in points):
-        print("Where one iteration was audited, ~ is calibrated on it alone: the interval is too narrow.")
-
-
-def _table(points: Iterable[SeriesPoint]) -> Table:
-    columns = ("figure, over, by", "t", "value [95%]", "n")
-    table = Table(*(Column(name, no_wrap=True) for name in columns), box=SIMPLE_HEAD)
-    for point in points:
-        value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
-        interval = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
-        name = " ".join(filter(None, (point.name, point.over, point.oracle)))
-        table.add_row(name, str(point.iteration), escape(value + interval), f"{point.n:,}")
-    return table
+            return
+        if not points:
+            print(f"{name or 'figures'}: no values yet")
+            return
+        columns = ("figure, over, by", "t", "value [95%]", "n")
+        table = Table(*(Column(column, no_wrap=True) for column in columns), box=SIMPLE_HEAD)
+        for point in points:
+            value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
+            interval = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
+            figure = " ".join(filter(None, (point.name, point.over, point.oracle)))
+            table.add_row(figure, str(point.iteration), escape(value + interval), f"{point.n:,}")
+        wide().print(table)
+        if any(point.estimated for point in points):
+            print(
+                "~ was not measured, but is estimated from p_hat and the audits of other iterations (docs/audits.md)."
+            )
+        audited = Counter((point.name, point.over, point.oracle) for point in points if not point.estimated)
+        if any(point.estimated and audited[point.name, point.over, point.oracle] == 1 for point in points):
+            print("Where one iteration was audited, ~ is calibrated on it alone: the interval is too narrow.")

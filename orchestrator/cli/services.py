@@ -1,4 +1,4 @@
-"""`coevo up`, `down`, `migrate` and `status`: the services of this machine, the store, and the runs."""
+"""`coevo up`, `down`, `status` and `store migrate`: the services of this machine, the store, and the runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.runs import state_cells
 from orchestrator.cli.terminal import AsJson, Limit, LogFormat, clear_errors, first_rows, wide
 from orchestrator.installation import cluster
@@ -26,7 +26,7 @@ from services.remaining import range_text, remaining_in
 from services.run_states import RunState
 from storage import queries
 from storage.errors import NotThere, StoreError, UnreadableSettings
-from storage.rows import PoolRow, RunDetail, StageRow
+from storage.rows import RunDetail
 from storage.session import DATABASE_ERRORS, open_store
 
 _USUAL = Ports()
@@ -58,12 +58,7 @@ def up(
         coevo_home = home()
         make_private(coevo_home.path)  # before the store is made in it
         open_store(coevo_home.database, create=True).close()
-        options = {
-            "serve": serve_port,
-            "dashboard": dashboard_port,
-            "prefect": prefect_port,
-            "api": api_port,
-        }
+        options = {"serve": serve_port, "dashboard": dashboard_port, "prefect": prefect_port, "api": api_port}
         given = {name: port for name, port in options.items() if port is not None}
         cluster.refuse_other_ports(coevo_home, given)
         ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
@@ -169,7 +164,11 @@ def status(
         if problem:
             print(f"Runs that only Prefect knows are missing: {printable(problem)}")
         if trainings:
-            wide().print(_pool_table(trainings))
+            table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+            for row in trainings:
+                name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+                table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
+            wide().print(table)
 
 
 def _services_line(running: Sequence[str], ended: Sequence[str]) -> str:
@@ -183,7 +182,8 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
     """A stored run with its state. Its remaining time is known only while it is active. `stages_planned` is None if the
     run is by another version of coevo, which must not hide the other runs."""
     row = {"run": run.name, "preset": run.preset, **asdict(state), "remaining": None}
-    row["stages_done"] = _done(queries.ledger.stages_of(session, run.name))
+    stages = queries.ledger.stages_of(session, run.name)
+    row["stages_done"] = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
     try:
         planned = [*plan(queries.runs.config_from(run))]
     except UnreadableSettings:
@@ -195,37 +195,16 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
 
 def _run_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, RunState]) -> Table:
     """A line for each run. Long words are folded, not cut off, so that names and commands can be copied."""
-    remaining = {row["run"]: _remaining(row) for row in rows}
-    has_remaining = any(remaining.values())
+    ranges = {row["run"]: (row.get("remaining") or {}).get("of_run") for row in rows}
+    has_remaining = any(ranges.values())
     names = ("run", "state", "since (UTC)", "preset", "stages done", *["remaining"] * has_remaining, "reason")
     table = Table(*(Column(name, overflow="fold") for name in names), box=SIMPLE_HEAD)
     for row in rows:
         run, reason = row["run"], printable(row["reason"])
-        left = [remaining[run]] * has_remaining
-        table.add_row(run, *state_cells(states[run]), row["preset"], _stages(row), *left, reason)
+        left = [range_text(of_run["low"], of_run["high"]) if (of_run := ranges[run]) else ""] * has_remaining
+        stages = ""
+        if (done := row.get("stages_done")) is not None:
+            planned = row["stages_planned"]
+            stages = f"{done}, by another version of coevo" if planned is None else f"{done} of {planned}"
+        table.add_row(run, *state_cells(states[run]), row["preset"], stages, *left, reason)
     return table
-
-
-def _stages(row: Mapping[str, Any]) -> str:
-    if "stages_done" not in row:
-        return ""
-    planned = row["stages_planned"]
-    return f"{row['stages_done']}{', by another version of coevo' if planned is None else f' of {planned}'}"
-
-
-def _remaining(row: Mapping[str, Any]) -> str:
-    """The time until the run ends, as a range; empty if nothing is known."""
-    of_run = (row.get("remaining") or {}).get("of_run")
-    return range_text(of_run["low"], of_run["high"]) if of_run else ""
-
-
-def _pool_table(trainings: list[PoolRow]) -> Table:
-    table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
-    for row in trainings:
-        name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
-        table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
-    return table
-
-
-def _done(stages: Sequence[StageRow]) -> int:
-    return sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)

@@ -45,14 +45,6 @@ def suggest_presets(incomplete: str) -> list[str]:
     return sorted(file.stem for file in PRESETS.glob(f"{escape(incomplete)}*.toml"))
 
 
-PresetName = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a preset in deploy/runs, or path of a TOML file.",
-        show_default=False,
-        autocompletion=suggest_presets,
-    ),
-]
 LocalRunName = Annotated[
     str | None,
     typer.Option(
@@ -91,7 +83,7 @@ def _configure_logs(context: typer.Context, chosen: Format | None) -> Format | N
     if not context.resilient_parsing:  # as it is while the shell completes a command
         if chosen is not None:
             os.environ[logs.VARIABLE] = chosen
-        logs.configure(context.info_name or "coevo", home().secrets())
+        logs.configure(context.command.name or "coevo", home().secrets())
     return chosen
 
 
@@ -120,6 +112,8 @@ def suggest_runs(incomplete: str) -> list[str]:
 
 
 RunName = Annotated[str, typer.Argument(help="Name of the run.", show_default=False, autocompletion=suggest_runs)]
+Iteration = Annotated[int, typer.Argument(help="Iteration of the run.", show_default=False, min=0)]
+Kept = Annotated[bool, typer.Option("--kept", help="Only the kept questions, which the Solver learned from.")]
 
 
 def wide() -> Console:
@@ -138,6 +132,11 @@ def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str |
     if not most or len(shown) <= most:
         return shown, None
     return shown[:most], f"The first {most} are shown; --limit 0 shows all."
+
+
+def print_progress(done: int, total: int, what: str) -> None:
+    """Say on standard error how much is done; only `what` is being done if that is nothing yet."""
+    print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
 
 
 @contextmanager

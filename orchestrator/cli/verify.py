@@ -1,19 +1,18 @@
-"""`coevo verify`: whether what is stored of a run is consistent."""
+"""`coevo store verify`: whether what is stored of a run is consistent."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from orchestrator.cli.question import printable
+from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors
 from orchestrator.installation.home import home
-from orchestrator.verification.checks import Check, Verification
+from orchestrator.verification.checks import Verification
 from orchestrator.verification.run import verify_run
 from storage.session import open_store
 
@@ -49,19 +48,14 @@ def _show(verification: Verification) -> None:
     for check in verification.checks:
         print(f"{check.name:<{width}}  {check.checked:>9,} checked, {_count(len(check.violations))}")
     for check in verification.checks:
-        for line in _details(check):
-            console.print(printable(f"{check.name}: {line}", _MOST_CHARS))
+        violations = [f"{row.row}: expected {row.expected}, stored is {row.stored}" for row in check.violations]
+        for name, lines in (("notes", check.notes), ("violations", violations)):
+            more = [f"{len(lines) - _SHOWN:,} more {name}; --json prints all"] if len(lines) > _SHOWN else []
+            for line in [*lines[:_SHOWN], *more]:
+                console.print(printable(f"{check.name}: {line}", _MOST_CHARS))
     if verification.left_out:
         console.print(printable(f"left out: {'; '.join(verification.left_out)}", _MOST_CHARS))
     print(f"run {verification.run}: {_count(verification.violations)}")
-
-
-def _details(check: Check) -> Iterator[str]:
-    violations = [f"{row.row}: expected {row.expected}, stored is {row.stored}" for row in check.violations]
-    for name, lines in (("notes", check.notes), ("violations", violations)):
-        yield from lines[:_SHOWN]
-        if (more := len(lines) - _SHOWN) > 0:
-            yield f"{more:,} more {name}; --json prints all"
 
 
 def _count(violations: int) -> str:

@@ -1,1 +1,1 @@
-"""What coevo's files and rows take, which are left over, and their removal: `coevo du` and `coevo gc`."""
+"""What coevo's files and rows take, which are left over, and their removal: `coevo store du` and `coevo store gc`."""

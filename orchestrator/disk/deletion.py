@@ -1,9 +1,9 @@
 """Deletes a run: its rows in one transaction, then its files.
 
 A crash before the transaction's end changes nothing. After a crash later, the run is gone and only files without rows
-are left. The same command removes those of the run; `coevo gc` removes them too, and also those of its evaluations. The
-lease on the run's name is kept until the last file is removed, so that no process creates another run of this name
-meanwhile.
+are left. The same command removes those of the run; `coevo store gc` removes them too, and also those of its
+evaluations. The lease on the run's name is kept until the last file is removed, so that no process creates another run
+of this name meanwhile.
 
 The run's reports stay: somebody may have linked to them, and they are small.
 """

@@ -1,6 +1,6 @@
 """Removes the files of checkpoints that a run does not keep (`checkpoints.keep`), after an iteration or by a command.
 
-First the rows say that the files are removed, then they are. After a crash between the two, `coevo gc` removes them.
+First the rows say that the files are removed, then they are. `coevo store gc` removes what a crash between left over.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> l
     """Remove what a run need not keep, and return it.
 
     Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; its row then
-    says that it is, and `coevo gc` removes it later.
+    says that it is, and `coevo store gc` removes it later.
     """
     with run_held(store, run):
         removals = removable(home, store, run, retention)

@@ -28,7 +28,7 @@ class RunUsage:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Bytes on the disk. `other` has the files in the home that are no run's, by folder. A file with several hard links
-    is counted once, where it comes first. `garbage` is what `coevo gc` would free now; it is part of `total`.
+    is counted once, where it comes first. `garbage` is what `coevo store gc` would free now; it is part of `total`.
 
     `database` is part of `total` if it is a file in the home.
     """

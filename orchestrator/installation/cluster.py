@@ -152,7 +152,7 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     prefect = [sys.executable, "-m", prefect_command.__name__, "server", "start"]
     prefect += ["--host=127.0.0.1", f"--port={ports.prefect}"]
     runner = [sys.executable, "-m", "orchestrator.installation.runner"]
-    api = [str(_BIN / "coevo"), "api", f"--port={ports.api}"]
+    api = [str(_BIN / "coevo"), "store", "serve", f"--port={ports.api}"]
     return [
         _Command("ray", ray, ports.dashboard, lambda: has_node(services) and bool(home.services().ray_address)),
         _Command("prefect", prefect, ports.prefect, lambda: problem_with_prefect(services.prefect) is None),

@@ -1,1 +1,1 @@
-"""`coevo verify`: whether what is stored of a run follows from its raw rows, by the functions of the loop itself."""
+"""`coevo store verify`: whether what is stored of a run follows from its raw rows, by the loop's own functions."""

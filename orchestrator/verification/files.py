@@ -108,6 +108,6 @@ def _files(row: str, folder: Path, sha256: str, *, quick: bool) -> Compared:
 
 
 def left_over(subject: Subject) -> Iterator[str]:
-    """What `coevo gc` would call garbage of the run is a note: it takes room and does no harm."""
+    """What `coevo store gc` would call garbage of the run is a note: it takes room and does no harm."""
     for item in garbage(subject.home, subject.store, timedelta(0), only_run=subject.name):
-        yield f"{item.path}: {item.why}; `coevo gc` removes its {decimal(item.bytes)}"
+        yield f"{item.path}: {item.why}; `coevo store gc` removes its {decimal(item.bytes)}"

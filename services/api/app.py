@@ -1,4 +1,4 @@
-"""The REST API over the store: `create_app`, which `coevo api` serves."""
+"""The REST API over the store: `create_app`, which `coevo store serve` serves."""
 
 from __future__ import annotations
 

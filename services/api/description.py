@@ -17,7 +17,7 @@ INTRODUCTION = f"""Runs of the co-evolution loop, their questions with every vot
 # Keys
 
 `coevo up` prints the address of the dashboard, which contains a key with every scope. The home keeps the same key in
-`secrets/api`. `coevo keys add NAME` makes a key for another person. Send a key in a header with every request:
+`secrets/api`. `coevo store keys add NAME` makes a key for another person. Send a key in a header with every request:
 
 ```
 curl -H "Authorization: Bearer $(cat .coevo/secrets/api)" http://127.0.0.1:8080/api/v1/runs

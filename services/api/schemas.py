@@ -23,10 +23,9 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def to_json(answer: Any, *, ensure_ascii: bool = False) -> bytes:
+def to_json(answer: Any) -> bytes:
     """An answer as the API sends it: a pydantic model, or a dataclass."""
-    adapter = _adapter(type(answer))  # type: ignore[arg-type]  # mypy takes classes for unhashable
-    return adapter.dump_json(answer, ensure_ascii=ensure_ascii)
+    return _adapter(type(answer)).dump_json(answer)  # type: ignore[arg-type]  # mypy takes classes for unhashable
 
 
 class OpenAlerts(BaseModel):

@@ -1,4 +1,4 @@
-"""A client of coevo's REST API for programs that need data only. It needs httpx and nothing else of coevo.
+"""A client of coevo's REST API, for programs and for coevo's command line. It needs httpx and nothing else of coevo.
 
     from coevo_client import Client  # in an installation of coevo: from services.client import Client
 

@@ -24,4 +24,4 @@ def open_alerts_of(session: Session, run: str) -> str | None:
     """A sentence about the run's open alerts and the command that lists them; None if it has none."""
     counts = queries.metrics.alert_counts(session, [run])
     text = counted({severity: counts.get((run, severity, False), 0) for severity in _SEVERITIES})
-    return f"run {run} has open alerts: {text}; `coevo alerts list {run} --open` shows them" if text else None
+    return f"run {run} has open alerts: {text}; `coevo show alerts {run} --open` shows them" if text else None

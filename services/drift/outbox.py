@@ -1,7 +1,7 @@
 """Delivers alerts to the webhook: at least once, in the order in which they were raised.
 
-The table of alerts is the outbox. An alert's row is committed with the iteration's figures, and a thread of `coevo api`
-sends it from there.
+The table of alerts is the outbox. An alert's row is committed with the iteration's figures, and a thread of
+`coevo store serve` sends it from there.
 
 An attempt is counted, and the next attempt is postponed, before anything is sent. So several API processes do not send
 the same alert at once. If a process dies after it has sent an alert and before it has recorded this, the alert is sent

@@ -33,7 +33,7 @@ class Evaluations(Base):
     __tablename__ = "evaluations"
 
     id: Mapped[str] = mapped_column(primary_key=True)  # `core.types.evaluation_id`
-    # The run that made it, in a stage or in `coevo matrix`; None: `coevo evaluate` did
+    # The run that made it, in a stage or in `coevo show matrix`; None: `coevo evaluate` did
     run: Mapped[str | None] = mapped_column(ForeignKey("runs.name", ondelete="CASCADE"), index=True)
     checkpoint_id: Mapped[str | None] = mapped_column(ForeignKey("checkpoints.id", ondelete="CASCADE"), index=True)
     model: Mapped[str]  # a checkpoint's id, or the folder or URL of a model that is no run's

@@ -13,7 +13,7 @@ class EvaluationRow:
     """What a model was asked. The manifest has all that the answers depend on. Times are in UTC."""
 
     id: str
-    run: str | None  # that made it, in a stage or in `coevo matrix`; None: `coevo evaluate` did
+    run: str | None  # that made it, in a stage or in `coevo show matrix`; None: `coevo evaluate` did
     checkpoint_id: str | None
     model: str  # a checkpoint's id, or the folder or URL of a model that is no run's
     benchmark: str

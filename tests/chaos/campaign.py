@@ -144,7 +144,7 @@ def stored_and_deleted(home: Home, outcome: Outcome) -> Contents:
     for check in verify_run(home, store, NAME).checks:
         for violation in check.violations:
             outcome.violated(
-                f"coevo verify: {check.name}: {violation.row}: expected {violation.expected}, stored is "
+                f"coevo store verify: {check.name}: {violation.row}: expected {violation.expected}, stored is "
                 f"{violation.stored}"
             )
     deletion.delete(home, store, NAME, evaluations=False)

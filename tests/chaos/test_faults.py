@@ -76,7 +76,7 @@ def test_the_disk_is_full_at_one_write_after_another(tmp_path: Path) -> None:
         subprocess.run(["umount", "--lazy", home], check=True)
     assert len(outcome["errors"]) > 20
     for error in outcome["errors"]:
-        assert "the disk is full; `coevo du` shows what takes space" in error
+        assert "the disk is full; `coevo store du` shows what takes space" in error
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ class Composed:
 
     def add_key(self, name: str, *scopes: str) -> str:
         options = " ".join(f"--scope {scope}" for scope in scopes)
-        return self.compose("exec", "-T", "api", "coevo", "keys", "add", name, options).strip()
+        return self.compose("exec", "-T", "api", "coevo", "store", "keys", "add", name, options).strip()
 
     def reaches(self, service: str, host: str, port: int) -> bool:
         """Whether a process in this service's container can open a connection."""

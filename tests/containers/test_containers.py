@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orchestrator.installation.runner import DEPLOYMENTS
-from services.api.client import ApiClient, ApiError
+from services.client import ApiError, Client
 from tests.containers.composed import Composed
 from tests.live import SMALL, wait_until
 
@@ -41,8 +41,8 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
 
 
 @pytest.fixture(scope="module")
-def api(composed: Composed) -> ApiClient:
-    return ApiClient(API, composed.add_key("test", "read", "run"))
+def api(composed: Composed) -> Client:
+    return Client(API, composed.add_key("test", "read", "run"))
 
 
 def test_everything_is_up_after_the_documented_commands(composed: Composed) -> None:
@@ -72,10 +72,10 @@ def test_prefect_s_ui_is_served_and_its_api_asks_for_the_password(composed: Comp
             assert (response.headers.get("access-control-allow-origin") == origin) is allowed
 
 
-def test_the_api_asks_for_keys(api: ApiClient) -> None:
+def test_the_api_asks_for_keys(api: Client) -> None:
     with pytest.raises(ApiError, match="Authorization"):
-        list(ApiClient(API).runs())
-    assert list(api.runs()) == []
+        list(Client(API).items("/runs"))
+    assert list(api.items("/runs")) == []
 
 
 def test_every_container_is_confined_and_limited(composed: Composed) -> None:
@@ -172,24 +172,24 @@ def _state(composed: Composed, flow_run: str) -> str:
         return "no answer"
 
 
-def _stages_done(api: ApiClient) -> int:
+def _stages_done(api: Client) -> int:
     try:
-        return sum(stage.status == "done" for iteration in api.iterations(RUN) for stage in iteration.stages)
+        return sum(stage["status"] == "done" for stage in api.get(f"/runs/{RUN}/stages"))
     except ApiError:  # there is no such run yet, or the API is being restarted
         return 0
 
 
-def _running_flow_run(composed: Composed, api: ApiClient, flow_run: str) -> str:
+def _running_flow_run(composed: Composed, api: Client, flow_run: str) -> str:
     """The id of a flow run that is running: this one, or, if it has ended, a new one that resumes the run, with one
     more iteration if the run is done."""
     if _state(composed, flow_run) in ENDED:
-        longer = len(list(api.iterations(RUN))) if _is_done(api) else None
-        flow_run = api.resume(RUN, longer).flow_run
+        longer = len(api.get(f"/runs/{RUN}/iterations")) if _is_done(api) else None
+        flow_run = api.send("POST", f"/runs/{RUN}/resume", json={"iterations": longer})["flow_run"]
     wait_until(lambda: _state(composed, flow_run) == "RUNNING", "the flow run to begin", 300)
     return flow_run
 
 
-def test_a_run_started_from_outside_survives_the_restart_of_every_service(composed: Composed, api: ApiClient) -> None:
+def test_a_run_started_from_outside_survives_the_restart_of_every_service(composed: Composed, api: Client) -> None:
     flow_run = _start(composed)
     wait_until(lambda: _stages_done(api) > 0, "a stage to be done", 300)
     for service in ("prometheus", "grafana", "prefect", "postgres", "api", "ray-cpu", "runner", "ray-head"):
@@ -220,8 +220,8 @@ def _has_ended(composed: Composed, flow_run: str) -> bool:
     return _state(composed, flow_run) in ENDED
 
 
-def _is_done(api: ApiClient) -> bool:
-    return [run.state for run in api.runs() if run.name == RUN] == ["done"]
+def _is_done(api: Client) -> bool:
+    return [run["state"] for run in api.items("/runs") if run["name"] == RUN] == ["done"]
 
 
 def _query_prometheus(query: str) -> list[dict[str, Any]]:
@@ -243,7 +243,7 @@ def test_the_run_s_label_accuracy_is_in_prometheus_after_it_got_a_key(composed: 
     assert len(_query_prometheus('up{job="ray"}')) == 3  # head, worker, runner
 
 
-def test_down_and_up_lose_no_data(composed: Composed, api: ApiClient) -> None:
+def test_down_and_up_lose_no_data(composed: Composed, api: Client) -> None:
     before = composed.contents()
     composed.compose("down")
     composed.compose("up", "--detach", "--wait")
@@ -251,7 +251,7 @@ def test_down_and_up_lose_no_data(composed: Composed, api: ApiClient) -> None:
     assert _is_done(api)
 
 
-def test_a_backup_is_restored_on_fresh_volumes(composed: Composed, api: ApiClient) -> None:
+def test_a_backup_is_restored_on_fresh_volumes(composed: Composed, api: Client) -> None:
     before = composed.contents()
     composed.run_documented("## Backups", 0)
     composed.compose("down", "--volumes")

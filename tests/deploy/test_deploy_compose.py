@@ -115,7 +115,7 @@ def test_prefect_asks_for_a_password_and_allows_requests_of_its_own_pages_only()
 
 
 def test_the_tables_are_made_before_the_services_that_use_them_start() -> None:
-    assert SERVICES[ONE_OFF]["command"] == ["coevo", "migrate"]
+    assert SERVICES[ONE_OFF]["command"] == ["coevo", "store", "migrate"]
     assert SERVICES[ONE_OFF]["restart"] == "no"
     users = {name for name, service in SERVICES.items() if "COEVO_DATABASE" in service.get("environment", {})}
     assert users == {ONE_OFF, "api", *RUNNERS}

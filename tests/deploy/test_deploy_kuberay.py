@@ -208,7 +208,7 @@ def test_the_runner_has_the_memory_to_merge_and_check_an_easyr1_checkpoint() -> 
 def test_the_tables_are_made_before_the_pods_that_use_them_start(name: str) -> None:
     spec = templates()[name]["spec"]
     (container,), (migrate,) = spec["containers"], spec["initContainers"]
-    assert migrate["command"] == ["coevo", "migrate"]
+    assert migrate["command"] == ["coevo", "store", "migrate"]
     assert migrate["image"] == container["image"]
     [database] = [variable for variable in container["env"] if variable["name"] == "COEVO_DATABASE"]
     assert migrate["env"] == [database]

@@ -146,7 +146,7 @@ def copy_of(home: Home, folder: Path) -> tuple[Home, Store]:
 
 
 def violations(home: Home, store: Store, *, quick: bool = False) -> dict[str, list[Violation]]:
-    """What `coevo verify` names, by check; checks without violations are left out."""
+    """What `coevo store verify` names, by check; checks without violations are left out."""
     checks = verify_run(home, store, RUN, quick=quick).checks
     return {check.name: check.violations for check in checks if check.violations}
 

@@ -58,7 +58,7 @@ def test_a_command_uses_the_api_of_this_home_unless_told_otherwise(
     api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "demo" in coevo("runs", "list")
-    assert coevo("questions", "demo", "1", "--limit", "2", "--json").count("\n") == 2
+    assert coevo("show", "questions", "demo", "1", "--limit", "2", "--json").count("\n") == 2
     monkeypatch.setenv("COEVO_API_URL", ELSEWHERE)
     assert f"{ELSEWHERE}: no answer" in coevo("runs", "list", status=1)
     # A command does not send this home's key to an address given by --url.

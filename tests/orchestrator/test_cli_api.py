@@ -1,4 +1,4 @@
-"""`coevo api` as a process, and the keys that it needs."""
+"""`coevo store serve` as a process, and the keys that it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from core.types import question_id
 from orchestrator.cli import app
-from orchestrator.cli.question import show
+from orchestrator.cli.questions import show
 from orchestrator.installation.home import Home
 from services.api.access.keys import accept_home_key
 from services.api.question_schemas import QuestionDetail
@@ -100,14 +100,14 @@ def home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: Path) -> None:
-    added = CliRunner().invoke(app, ["keys", "add", "me", "--scope", "read", "--scope", "run"])
+    added = CliRunner().invoke(app, ["store", "keys", "add", "me", "--scope", "read", "--scope", "run"])
     key = added.stdout.strip()
     assert (added.exit_code, key[:6]) == (0, "coevo_")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    command = [COEVO, "api", "--port", str(port), "--access-log"]
+    command = [COEVO, "store", "serve", "--port", str(port), "--access-log"]
     webhook = {"COEVO_WEBHOOK_URL": "http://127.0.0.1:9/hook?token=secret", "COEVO_WEBHOOK_SECRET": f"whsec_{'A' * 32}"}
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, env={**os.environ, **webhook}, text=True, **piped) as process, terminated(process):
@@ -161,10 +161,10 @@ def test_the_api_and_its_commands_work_with_a_key_and_not_without(home_folder: P
     assert "alerts go to 127.0.0.1#" in output
     assert "token=secret" not in output
     assert "runs cannot be started, since no Prefect server is known" in output
-    shown_keys = CliRunner().invoke(app, ["keys", "list"]).stdout
+    shown_keys = CliRunner().invoke(app, ["store", "keys", "list"]).stdout
     assert "me" in shown_keys
     assert key not in shown_keys
-    assert CliRunner().invoke(app, ["keys", "revoke", "me"]).stdout == "revoked: me\n"
+    assert CliRunner().invoke(app, ["store", "keys", "revoke", "me"]).stdout == "revoked: me\n"
 
 
 def test_a_home_s_key_is_stored_once_and_refused_after_it_was_revoked(home_folder: Path) -> None:
@@ -198,11 +198,20 @@ def test_a_question_s_texts_are_shown_without_markup_or_control_characters(capsy
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("api", "--host", "0.0.0.0", "--no-keys"), "--no-keys: expected a loopback address as --host, got 0.0.0.0"),
-        (("keys", "add", "me", "--scope", "all"), "--scope: expected one of read, run, label, admin, got 'all'"),
-        (("questions", "demo", "1", "--url", "http://127.0.0.1:9"), "no answer from the API (`coevo up` starts it)"),
+        (
+            ("store", "serve", "--host", "0.0.0.0", "--no-keys"),
+            "--no-keys: expected a loopback address as --host, got 0.0.0.0",
+        ),
+        (
+            ("store", "keys", "add", "me", "--scope", "all"),
+            "--scope: expected one of read, run, label, admin, got 'all'",
+        ),
+        (
+            ("show", "questions", "demo", "1", "--url", "http://127.0.0.1:9"),
+            "no answer from the API (`coevo up` starts it)",
+        ),
         (("runs", "cancel", "demo", "--url", "http://127.0.0.1:9"), "no answer from the API (`coevo up` starts it)"),
-        (("keys", "revoke", "you"), "key 'you': no key of this name is in use"),
+        (("store", "keys", "revoke", "you"), "key 'you': no key of this name is in use"),
     ],
 )
 def test_a_command_that_fails_prints_the_reason(home_folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
@@ -211,7 +220,7 @@ def test_a_command_that_fails_prints_the_reason(home_folder: Path, arguments: tu
 
 
 def _questions(url: str, key: str, *arguments: str) -> Result:
-    return _coevo(url, key, "questions", "demo", "1", *arguments)
+    return _coevo(url, key, "show", "questions", "demo", "1", *arguments)
 
 
 def _coevo(url: str, key: str, *arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""`coevo audit`: plans an audit, draws a sample and shows the results, with its own store."""
+"""`coevo audit` plans an audit and draws a sample, `coevo show labels` shows the results, with their own store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def audited_store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def output_of(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["audit", *arguments])
+    result = CliRunner().invoke(app, [*arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -37,31 +37,31 @@ def json_of(*arguments: str) -> Any:
 
 
 def test_a_plan_names_the_number_of_audits_or_the_detectable_drop() -> None:
-    assert output_of("plan", "--accuracy", "0.75") == (
+    assert output_of("audit", "plan", "--accuracy", "0.75") == (
         "1,251 audits, compared with as many earlier ones, detect a drop of 5 points from 75%, in 80% of cases "
         "(two-sided, 95%)\n"
     )
-    assert json_of("plan", "--accuracy", "0.75", "--drop", "0.05")["audits"] == 1251
+    assert json_of("audit", "plan", "--accuracy", "0.75", "--drop", "0.05")["audits"] == 1251
     assert "700 audits, compared with 5,000 earlier ones" in output_of(
         "plan", "--accuracy", "0.75", "--reference", "5000"
     )
     assert "400 audits, compared with as many earlier ones, detect a drop of 8.5 points or more" in output_of(
         "plan", "--have", "400"
     )
-    assert "detect no drop from 50%" in output_of("plan", "--accuracy", "0.5", "--have", "2")
+    assert "detect no drop from 50%" in output_of("audit", "plan", "--accuracy", "0.5", "--have", "2")
 
 
 def test_a_sample_is_drawn_and_shown(audited_store: Store) -> None:
-    first = json_of("draw", "demo", "1", "--size", "20")
+    first = json_of("audit", "draw", "demo", "1", "--size", "20")
     assert (first["oracle"], first["drawn"], sum(first["strata"].values())) == ("human", 20, 20)
-    assert output_of("draw", "demo", "1", "--size", "30").startswith("30 drawn for human: ")
+    assert output_of("audit", "draw", "demo", "1", "--size", "30").startswith("30 drawn for human: ")
     with audited_store.write() as session:
         rows = queries.audits.samples_of(session, "demo", 1, "human")
         exact_labels = queries.questions.oracle_labels_of(session, "demo", 1, "exact")
         exact = {row.question_id: row.verdict for row in exact_labels}
         agreeing = [OracleLabel(row.question_id, "human", exact[row.question_id], None) for row in rows]
         queries.questions.add_oracle_labels(session, agreeing)
-    results = json_of("show", "demo")
+    results = json_of("show", "labels", "demo")
     [kept, every] = [row for row in results["measured"] if row["oracle"] == "human"]
     assert (every["iteration"], every["over"], every["frame"], every["figure"]["n"]) == (1, "all", "sample", 30)
     assert every["population"] > 30 > kept["figure"]["n"]
@@ -77,7 +77,7 @@ def test_a_sample_is_drawn_and_shown(audited_store: Store) -> None:
     assert {(row["oracle"], row["over"]) for row in results["checks"]} == {("exact", "kept"), ("exact", "all")}
     [agreement] = results["oracles"]
     assert (agreement["first"], agreement["second"], agreement["kappa"]["value"]) == ("exact", "human", 1)
-    text = output_of("show", "demo")
+    text = output_of("show", "labels", "demo")
     assert "an estimate from p_hat" in text
     assert (
         "estimates from p_hat (exact, all): when each audited iteration is estimated from the others, the error is"
@@ -88,12 +88,18 @@ def test_a_sample_is_drawn_and_shown(audited_store: Store) -> None:
 
 def test_a_request_that_cannot_be_fulfilled_is_refused_with_the_reason(audited_store: Store) -> None:
     for arguments, complaint in (
-        (("plan", "--drop", "0"), "drop: expected more than 0 and at most the accuracy, 0.8, got 0"),
-        (("draw", "demo", "1", "--size", "0"), "size: expected at least 1, got 0"),
-        (("draw", "demo", "99", "--size", "5"), "run demo, iteration 99: its questions are not all labelled yet"),
-        (("draw", "nobody", "1", "--size", "5"), "run nobody: no such run"),
-        (("draw", "demo", "1", "--size", "5", "--oracle", "exact"), "exact has graded it without a sample already"),
-        (("show", "nobody"), "run nobody: no such run"),
+        (("audit", "plan", "--drop", "0"), "drop: expected more than 0 and at most the accuracy, 0.8, got 0"),
+        (("audit", "draw", "demo", "1", "--size", "0"), "size: expected at least 1, got 0"),
+        (
+            ("audit", "draw", "demo", "99", "--size", "5"),
+            "run demo, iteration 99: its questions are not all labelled yet",
+        ),
+        (("audit", "draw", "nobody", "1", "--size", "5"), "run nobody: no such run"),
+        (
+            ("audit", "draw", "demo", "1", "--size", "5", "--oracle", "exact"),
+            "exact has graded it without a sample already",
+        ),
+        (("show", "labels", "nobody"), "run nobody: no such run"),
     ):
-        result = CliRunner().invoke(app, ["audit", *arguments])
+        result = CliRunner().invoke(app, [*arguments])
         assert (result.exit_code, complaint in result.stderr) == (1, True), result.output

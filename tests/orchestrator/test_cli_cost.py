@@ -1,4 +1,4 @@
-"""`coevo cost` prints no amount that somebody paid as 0."""
+"""`coevo show cost` prints no amount that somebody paid as 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coevo easyr1 render`: writes EasyR1's files without EasyR1 and without a GPU."""
+"""`coevo methods easyr1`: writes EasyR1's files without EasyR1 and without a GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sets(settings: dict[str, Any]) -> list[str]:
 
 
 def render(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["easyr1", "render", *arguments])
+    done = CliRunner().invoke(app, ["methods", "easyr1", *arguments])
     return done.exit_code, done.output
 
 

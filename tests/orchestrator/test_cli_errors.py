@@ -170,19 +170,19 @@ def test_an_unknown_benchmark_is_refused_with_the_existing_ones(folder: Path) ->
 
 
 def test_grading_one_answer_is_refused(folder: Path) -> None:
-    assert_refused(coevo("grade", "1"), "two answers")
+    assert_refused(coevo("methods", "grade", "1"), "two answers")
 
 
 def test_a_bad_line_in_a_file_of_answers_is_named(folder: Path) -> None:
     pairs = folder / "pairs.jsonl"
     pairs.write_text('{"a": "1", "b": "1"}\n{"a": "1"}\n')
-    assert_refused(coevo("grade", "--file", str(pairs)), "pairs.jsonl", "line 2")
+    assert_refused(coevo("methods", "grade", "--file", str(pairs)), "pairs.jsonl", "line 2")
 
 
 def test_answers_of_a_file_are_graded(folder: Path) -> None:
     pairs = folder / "pairs.jsonl"
     pairs.write_text('{"a": "0.5", "b": "\\\\frac{1}{2}"}\n{"a": "3", "b": "4"}\n')
-    rows = json.loads(coevo("grade", "--file", str(pairs), "--json").stdout)
+    rows = json.loads(coevo("methods", "grade", "--file", str(pairs), "--json").stdout)
     assert [row["verdict"] for row in rows] == ["equal", "unequal"]
     assert rows[0].keys() == {"a", "b", "verdict", "reason", "seconds"}
 
@@ -247,7 +247,7 @@ def test_the_command_in_the_error_about_missing_tables_makes_them(
 ) -> None:
     """This is also the way in containers, where `coevo up` is refused."""
     monkeypatch.setenv("COEVO_DATABASE", database_url)
-    assert_refused(coevo("keys", "list"), "`coevo migrate`")
-    assert "up to date" in coevo("migrate").stdout
-    assert coevo("keys", "list").exit_code == 0
-    assert coevo("migrate").exit_code == 0
+    assert_refused(coevo("store", "keys", "list"), "`coevo store migrate`")
+    assert "up to date" in coevo("store", "migrate").stdout
+    assert coevo("store", "keys", "list").exit_code == 0
+    assert coevo("store", "migrate").exit_code == 0

@@ -1,4 +1,4 @@
-"""`coevo logs` and the API's route of a run's log."""
+"""`coevo runs log` and the API's route of a run's log."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def store_of(home: Home) -> Store:
 
 
 def test_the_log_is_printed_as_text_and_as_json(home: Home) -> None:
-    text = CliRunner().invoke(app, ["logs", "demo"])
+    text = CliRunner().invoke(app, ["runs", "log", "demo"])
     assert text.exit_code == 0
     assert "INFO    evaluate 1: pass@1 57.4%" in text.stdout
     assert " [2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\n  second line" in text.stdout
     assert "\x1b[2J" not in text.stdout
-    [last] = CliRunner().invoke(app, ["logs", "demo", "--lines", "1", "--json"]).stdout.splitlines()
+    [last] = CliRunner().invoke(app, ["runs", "log", "demo", "--lines", "1", "--json"]).stdout.splitlines()
     assert json.loads(last)["message"] == HOSTILE
     assert "\x1b" not in last
 
 
 def test_a_run_that_does_not_exist_is_an_error_and_a_log_that_does_not_is_none(home: Home) -> None:
-    unknown = CliRunner().invoke(app, ["logs", "nobody"])
+    unknown = CliRunner().invoke(app, ["runs", "log", "nobody"])
     assert (unknown.exit_code, "run nobody: no such run" in unknown.stderr) == (1, True)
     (home.run_logs / "demo.log").unlink()
-    nothing = CliRunner().invoke(app, ["logs", "demo"])
+    nothing = CliRunner().invoke(app, ["runs", "log", "demo"])
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert f"has no log in {home.run_logs}" in nothing.stderr
 
@@ -64,7 +64,7 @@ def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
     store = store_of(home)
     with store.write() as session:
         queries.runs.set_run_status(session, "demo", "running")
-    command = [sys.executable, "-m", "orchestrator.cli", "logs", "demo", "--follow", "--lines", "2"]
+    command = [sys.executable, "-m", "orchestrator.cli", "runs", "log", "demo", "--follow", "--lines", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         first = [process.stdout.readline() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""`coevo questions`: how many questions are printed, and their shares of votes."""
+"""`coevo show questions`: how many questions are printed, and their shares of votes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
 
 
 def questions(url: str, *options: str) -> Result:
-    return CliRunner().invoke(app, ["questions", "demo", "1", "--url", url, *options], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["show", "questions", "demo", "1", "--url", url, *options], env={"COLUMNS": "200"})
 
 
 def test_json_has_all_questions_unless_there_is_a_limit(address: str) -> None:
@@ -54,8 +54,8 @@ def test_a_self_training_run_s_later_iterations_name_the_one_with_the_prompts(sq
     with sqlite.write() as session:
         create(session, "given", config)
         label(session, "given", 0, [("What is 1 + 1?", vote_of(("2", 4)))], config)
-    given = CliRunner().invoke(app, ["questions", "given", "0", "--url", address])
-    refused = CliRunner().invoke(app, ["questions", "given", "1", "--url", address])
+    given = CliRunner().invoke(app, ["show", "questions", "given", "0", "--url", address])
+    refused = CliRunner().invoke(app, ["show", "questions", "given", "1", "--url", address])
     assert (given.exit_code, refused.exit_code) == (0, 1)
     complaint = "HTTP 404: run given, iteration 1: it has no questions; the run's prompts are in iteration 0"
     assert complaint in " ".join(refused.stderr.split())
@@ -64,7 +64,7 @@ def test_a_self_training_run_s_later_iterations_name_the_one_with_the_prompts(sq
 def test_an_empty_list_says_whether_a_filter_makes_it_empty(sqlite: Store, address: str) -> None:
     with sqlite.write() as session:
         create(session, "begun")
-    begun = ["questions", "begun", "1", "--url", address]
+    begun = ["show", "questions", "begun", "1", "--url", address]
     assert CliRunner().invoke(app, begun).stdout == "No questions yet.\n"
     assert CliRunner().invoke(app, [*begun, "--verdict", "kept"]).stdout == "No questions match these filters.\n"
 

@@ -1,4 +1,4 @@
-"""`coevo rollouts`: what a training rewarded, in a terminal."""
+"""`coevo show rollouts`: what a training rewarded, in a terminal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
 
 
 def rollouts(url: str, *options: str, columns: str | None = "200") -> Result:
-    return CliRunner().invoke(app, ["rollouts", RUN, "1", "--url", url, *options], env={"COLUMNS": columns})
+    return CliRunner().invoke(app, ["show", "rollouts", RUN, "1", "--url", url, *options], env={"COLUMNS": columns})
 
 
 def test_the_best_rollouts_are_printed_first_and_as_json(address: str) -> None:

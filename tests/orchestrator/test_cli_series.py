@@ -1,4 +1,4 @@
-"""`coevo series` and `coevo alerts`, and the health check that raises alerts."""
+"""`coevo show series` and `coevo show alerts`, and the health check that raises alerts."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def output_of(*arguments: str, status: int = 0) -> str:
 
 
 def test_the_series_of_a_run_of_an_earlier_version_are_computed_on_request(store: Store) -> None:
-    assert json.loads(output_of("series", "demo", "--json")) == []
-    points = json.loads(output_of("series", "demo", "--refresh", "--json"))
+    assert json.loads(output_of("show", "series", "demo", "--json")) == []
+    points = json.loads(output_of("show", "series", "demo", "--refresh", "--json"))
     assert {point["iteration"] for point in points if point["name"] == "held_out"} == {0, 1, 2, 3}
     assert {point["iteration"] for point in points if point["name"] == "kept_share"} == {1, 2, 3}
-    [accuracy] = json.loads(output_of("series", "demo", "--name", "label_accuracy", "--json"))[:1]
+    [accuracy] = json.loads(output_of("show", "series", "demo", "--name", "label_accuracy", "--json"))[:1]
     assert accuracy["lo"] < accuracy["value"] < accuracy["hi"]
-    assert output_of("alerts", "list", "--json") == "[]\n"  # computing series raises no alerts
-    assert "label_accuracy" in output_of("series", "demo")
-    assert "no such run" in output_of("series", "nobody", status=1)
+    assert output_of("show", "alerts", "--json") == "[]\n"  # computing series raises no alerts
+    assert "label_accuracy" in output_of("show", "series", "demo")
+    assert "no such run" in output_of("show", "series", "nobody", status=1)
 
 
 def test_a_mistyped_name_is_refused_and_a_series_without_values_is_not(store: Store) -> None:
-    refused = output_of("series", "demo", "--name", "label_acuracy", status=1)
+    refused = output_of("show", "series", "demo", "--name", "label_acuracy", status=1)
     assert "--name: label_acuracy: no such series (did you mean label_accuracy?); expected one of " in refused
-    assert output_of("series", "demo", "--name", "label_accuracy") == "label_accuracy: no values yet\n"
-    assert output_of("series", "demo") == "figures: no values yet\n"
+    assert output_of("show", "series", "demo", "--name", "label_accuracy") == "label_accuracy: no values yet\n"
+    assert output_of("show", "series", "demo") == "figures: no values yet\n"
 
 
 @pytest.mark.parametrize("audited", [1, 2])
@@ -62,11 +62,11 @@ def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited
             labels = OracleLabels.question_id.startswith(f"demo/{iteration}/")
             session.execute(delete(OracleLabels).where(labels))
     legend = "~ was not measured, but is estimated from p_hat"
-    shown = output_of("series", "demo", "--refresh")
+    shown = output_of("show", "series", "demo", "--refresh")
     assert (legend in shown, "the interval is too narrow" in shown) == (True, audited == 1)
-    assert legend not in output_of("series", "demo", "--name", "kept_share")
+    assert legend not in output_of("show", "series", "demo", "--name", "kept_share")
     remark = "estimates from p_hat (exact, kept): calibrated on one iteration, so the interval is too narrow"
-    assert (remark in output_of("audit", "show", "demo")) == (audited == 1)
+    assert (remark in output_of("show", "labels", "demo")) == (audited == 1)
 
 
 def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) -> None:
@@ -92,12 +92,12 @@ def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) 
     assert (accuracy.value, accuracy.n) == (0.75, 8)
     assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
     assert line == f"1 critical alert; {alert.text}; the run waits for a person's decision"
-    is_open = "run h has open alerts: 1 critical alert; `coevo alerts list h --open` shows them"
+    is_open = "run h has open alerts: 1 critical alert; `coevo show alerts h --open` shows them"
     assert output_of("report", "h", "--summary").splitlines()[-1] == is_open
-    assert [listed["id"] for listed in json.loads(output_of("alerts", "list", "h", "--open", "--json"))] == [alert.id]
-    assert alert.id in output_of("alerts", "list")
-    assert output_of("alerts", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
-    assert "ann acknowledged it at" in output_of("alerts", "acknowledge", alert.id, status=1)
-    assert output_of("alerts", "list", "--open", "--json") == "[]\n"
+    assert [listed["id"] for listed in json.loads(output_of("show", "alerts", "h", "--open", "--json"))] == [alert.id]
+    assert alert.id in output_of("show", "alerts")
+    assert output_of("runs", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
+    assert "ann acknowledged it at" in output_of("runs", "acknowledge", alert.id, status=1)
+    assert output_of("show", "alerts", "--open", "--json") == "[]\n"
     assert "open alerts" not in output_of("report", "h", "--summary")
-    assert "no such run" in output_of("alerts", "list", "nobody", status=1)
+    assert "no such run" in output_of("show", "alerts", "nobody", status=1)

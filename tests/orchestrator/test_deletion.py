@@ -184,7 +184,7 @@ def test_the_same_command_removes_a_folder_whose_removal_was_cut_off(
     sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(sqlite, home, "demo-b")
-    left = {name for name in files(home) if "_evaluations" not in name}  # `coevo gc` removes those
+    left = {name for name in files(home) if "_evaluations" not in name}  # `coevo store gc` removes those
     create(sqlite, home, "demo")
 
     def killed(_folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`coevo du`: every file in the home is counted once, under the run that it belongs to."""
+"""`coevo store du`: every file in the home is counted once, under the run that it belongs to."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def test_the_sum_is_what_the_system_counts(sqlite: Store, home: Home) -> None:
 
 
 def test_the_command_prints_the_same_figures(sqlite: Store, home: Home) -> None:
-    shown = json.loads(coevo("du", "--json"))
+    shown = json.loads(coevo("store", "du", "--json"))
     assert shown["total"] == sum(run["bytes"] for run in shown["runs"]) + sum(shown["other"].values())
     assert shown["database"]["total"] == (home.path / "coevo.db").stat().st_size
-    printed = coevo("du")
+    printed = coevo("store", "du")
     assert "gone (not in the store)" in printed
     assert f"in {home.path}" in printed
-    of_run = json.loads(coevo("du", "demo", "--json"))
+    of_run = json.loads(coevo("store", "du", "demo", "--json"))
     [demo] = [run for run in shown["runs"] if run["run"] == "demo"]
     assert of_run == {**demo, "rows": {"runs": 1, "checkpoints": 3}}
-    assert "solver/10" in coevo("du", "demo")
+    assert "solver/10" in coevo("store", "du", "demo")
 
 
 def test_the_tables_of_both_databases_have_sizes(store: Store) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from core.settings.parsing import ConfigError
-from orchestrator.experiments import ExperimentError, PlannedRun, planned, read_experiment, run_all
+from orchestrator.check.presets import preset_names
+from orchestrator.cli import app
+from orchestrator.experiments import (
+    ExperimentError,
+    PlannedRun,
+    is_experiment,
+    planned,
+    read_experiment,
+    run_all,
+)
 from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import set_status
 from storage import queries
@@ -92,6 +103,37 @@ def test_a_setting_that_does_not_exist_is_refused_before_anything_runs(file: Pat
         planned(*read_experiment(str(file)), seeds=1, overrides={})
     with pytest.raises(ExperimentError, match="no such experiment; expected one of ablation"):
         read_experiment("nosuch")
+
+
+def test_a_name_is_that_of_a_preset_or_of_an_experiment(file: Path, tmp_path: Path) -> None:
+    shipped = {path.stem for path in EXPERIMENTS.glob("*.toml")}
+    assert shipped.isdisjoint(preset_names())
+    (tmp_path / "preset.toml").write_text("iterations = 1")
+    (tmp_path / "broken.toml").write_text("[arms")
+    assert [is_experiment(name) for name in ("ablation", "demo", "nosuch")] == [True, False, False]
+    names = (file, *(tmp_path / f"{name}.toml" for name in ("preset", "broken", "nosuch")))
+    assert [is_experiment(str(name)) for name in names] == [True, False, False, False]
+
+
+def test_run_plans_an_experiment() -> None:
+    planned_runs = CliRunner().invoke(app, ["run", "ablation", "--seeds", "2", "--plan", "--json"]).stdout.splitlines()
+    assert (len(planned_runs), json.loads(planned_runs[0])["run"]) == (8, "ablation-full-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("ablation", "--name", "mine"), "--name"),
+        (("ablation", "--iterations", "2"), "--iterations"),
+        (("ablation", "--tag", "mine"), "--tag"),
+        (("ablation", "--json"), "--json"),
+        (("demo", "--seeds", "2"), "--seeds"),
+        (("demo", "--plan"), "--plan"),
+    ],
+)
+def test_an_option_of_the_other_kind_is_refused(arguments: tuple[str, ...], option: str) -> None:
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert (result.exit_code, result.stderr.startswith(f"error: {option}: expected ")) == (1, True)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXPERIMENTS.glob("*.toml")))

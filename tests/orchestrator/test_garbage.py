@@ -1,4 +1,4 @@
-"""`coevo gc`: what is garbage, what is left alone, and the command."""
+"""`coevo store gc`: what is garbage, what is left alone, and the command."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_the_command_shows_then_removes(sqlite: Store, home: Home) -> None:
         os.utime(changed, (1, 1))
 
     def gc(*arguments: str, code: int = 0) -> str:
-        result = CliRunner().invoke(app, ["gc", *arguments], env={"COLUMNS": "200"})
+        result = CliRunner().invoke(app, ["store", "gc", *arguments], env={"COLUMNS": "200"})
         assert result.exit_code == code, result.output
         return result.output
 

@@ -1,4 +1,4 @@
-"""Whatever the order in which runs, deletions and crashes happen, `coevo gc` removes only what no row refers to."""
+"""In whatever order runs, deletions and crashes happen, `coevo store gc` removes only what no row refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coevo rewards`: scores groups of rollouts from a file."""
+"""`coevo methods`: scores groups of rollouts from a file."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def score(tmp_path: Path, method: str, *groups: dict[str, Any], settings: tuple[
     file = tmp_path / "groups.jsonl"
     file.write_text("\n".join(map(json.dumps, groups)) + "\n")
     options = [part for setting in settings for part in ("--set", setting)]
-    done = coevo("rewards", "score", method, "--groups", file, "--json", *options)
+    done = coevo("methods", "score", method, "--groups", file, "--json", *options)
     assert done.exit_code == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 def test_every_method_is_listed_with_its_paper() -> None:
-    done = coevo("rewards", "--list", "--json")
+    done = coevo("methods", "list", "--json")
     listed = json.loads(done.stdout)
     assert list(listed) == list(METHODS)
     assert listed["evol_rl"]["settings"]["clip_high"] == 0.28
     assert listed["evol_rl"]["needs"] == ["embeddings"]
     assert (listed["scrl"]["rollouts"], listed["scrl"]["trained_share"]) == (64, 0.5)
-    table = coevo("rewards", "--list").stdout
+    table = coevo("methods", "list").stdout
     assert all(name in table for name in METHODS)
 
 
@@ -134,7 +134,7 @@ def test_a_problem_in_the_file_is_named_without_a_traceback(
 ) -> None:
     file = tmp_path / "groups.jsonl"
     file.write_text(line)
-    done = coevo("rewards", "score", method, "--groups", file, "--json")
+    done = coevo("methods", "score", method, "--groups", file, "--json")
     assert done.exit_code == 1
     assert done.stdout == ""
     assert complaint in done.stderr
@@ -142,6 +142,6 @@ def test_a_problem_in_the_file_is_named_without_a_traceback(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    done = coevo("rewards", "score", "ttrl", "--groups", tmp_path / "none.jsonl")
+    done = coevo("methods", "score", "ttrl", "--groups", tmp_path / "none.jsonl")
     assert done.exit_code == 1
     assert "none.jsonl: cannot be read" in done.stderr

@@ -121,7 +121,7 @@ def test_the_databases_are_in_the_home_whatever_characters_its_path_has(
 ) -> None:
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path / name))
-    result = CliRunner().invoke(app, ["migrate"])
+    result = CliRunner().invoke(app, ["store", "migrate"])
     assert result.exit_code == 0, result.stderr
     home = Home(tmp_path / name)
     assert (home.path / "coevo.db").is_file()

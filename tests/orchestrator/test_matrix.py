@@ -1,4 +1,4 @@
-"""`coevo matrix`: which questions are asked, which answers are stored, and the figures made of them."""
+"""`coevo show matrix`: which questions are asked, which answers are stored, and the figures made of them."""
 
 from __future__ import annotations
 
@@ -250,17 +250,17 @@ def test_the_command_shows_stored_answers_without_services(
     fill_run(sqlite, "demo", per_level=1)
 
     def coevo(*arguments: str, run: str = "demo") -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["matrix", run, "--size", "4", *arguments])
+        result = CliRunner().invoke(app, ["show", "matrix", run, "--size", "4", *arguments])
         return result.exit_code, result.output
 
-    assert coevo() == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
-    assert coevo("--stored")[0] == 1
+    assert coevo("--ask") == (1, f"error: no services are running for {tmp_path}: start them with `coevo up`\n")
+    assert coevo()[0] == 1
     with sqlite.read() as session:
         sets, solvers = question_sets(session, "demo", "exact", 4), queries.checkpoints.solvers_of(session, "demo")
     with fake_applications({}) as (services, _):
         for solver in solvers:
             ask(context_of(sqlite, "demo", 0, services=services), solver, sets)
-    code, output = coevo()  # all answers are stored, so no service is needed
+    code, output = coevo("--ask")  # all answers are stored, so no service is needed
     assert code == 0
     assert [name in output for name in ("S(0), base", "S(3)", "pseudo-labels", "iteration 3")] == [True] * 4
     assert output.count(" 0.0%  n = 4 ") == 12
@@ -280,7 +280,7 @@ def test_the_command_shows_stored_answers_without_services(
         newest = Checkpoint("demo/solver/4", "demo", "solver", 4, 9, "/m", "4", "demo/solver/3")
         queries.checkpoints.add_checkpoint(session, newest, {})
         queries.checkpoints.note_removed(session, [newest.id])
-    code, output = coevo()  # a Solver without files is left out, so no service is needed
+    code, output = coevo("--ask")  # a Solver without files is left out, so no service is needed
     assert (code, output.count(" 0.0%  n = 4 ")) == (0, 12)
     assert "not asked, because their files were removed, as the run's checkpoints.keep says: demo/solver/4" in output
 
@@ -295,7 +295,7 @@ def test_two_solvers_are_served_in_turn(live: Live) -> None:
         queries.checkpoints.add_checkpoint(session, same, queries.checkpoints.manifest_of(session, base.id))
         questions = [(f"What is {i} + {i + 3}?", vote_of((str(2 * i + 3), 6))) for i in range(1, 31)]
         label(session, "matrix", 1, questions, config)
-    result = live.coevo("matrix", "matrix", "--size", "20", "--json")
+    result = live.coevo("show", "matrix", "matrix", "--ask", "--size", "20", "--json")
     assert result.returncode == 0, result.stderr
     base_cell, solver_cell, labels = [cell for cell in json.loads(result.stdout) if cell["over"] == "all"]
     assert base_cell["figure"] == solver_cell["figure"]

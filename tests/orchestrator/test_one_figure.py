@@ -126,7 +126,7 @@ def figures_of_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tupl
     """The label accuracies of the command line."""
     monkeypatch.setenv("COEVO_HOME", str(home))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    shown = json.loads(CliRunner().invoke(app, ["audit", "show", RUN, "--json"]).stdout)
+    shown = json.loads(CliRunner().invoke(app, ["show", "labels", RUN, "--json"]).stdout)
     return _by_oracle(shown["measured"])
 
 
@@ -202,7 +202,7 @@ def test_every_view_has_the_same_figures_of_labels_made_in_training(
     expected["negative_label_accuracy"] = (1.0, 1)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    rows = json.loads(CliRunner().invoke(app, ["series", RUN, "--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(app, ["show", "series", RUN, "--json"]).stdout)
     for name, (value, n) in expected.items():
         with run.read() as session:
             [point] = queries.series.series_of(session, RUN, name)

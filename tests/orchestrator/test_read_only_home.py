@@ -35,7 +35,14 @@ def coevo(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a folder read-only")
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [("status", 0), ("keys list", 0), ("du", 0), ("down", 1), ("up --free-ports", 1), ("keys add a --scope read", 1)],
+    [
+        ("status", 0),
+        ("store keys list", 0),
+        ("store du", 0),
+        ("down", 1),
+        ("up --free-ports", 1),
+        ("store keys add a --scope read", 1),
+    ],
 )
 def test_a_command_that_must_write_says_what_it_could_not_write(home: Path, arguments: str, code: int) -> None:
     done = coevo(home, *arguments.split())

@@ -176,7 +176,7 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
         [line] = [line for line in evaluated.stdout.splitlines() if line.startswith("evaluations: ")]
         ids = line.split()[1:]
         asked = len(questions)
-        recheck = ["recheck", *ids, "--url", judging.url, "--model", "GPT-4o"]
+        recheck = ["audit", "recheck", *ids, "--url", judging.url, "--model", "GPT-4o"]
         some = json.loads(CliRunner().invoke(app, [*recheck, "--failures", "--json"]).stdout)
         assert len(requests) == 3 + 8
         every = CliRunner().invoke(app, recheck)
@@ -185,7 +185,7 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
         again = CliRunner().invoke(app, evaluate)
         assert len(questions) == asked  # the model was not asked again
         refused = CliRunner().invoke(app, [*recheck, "--set", "batch=0"])
-        unknown = CliRunner().invoke(app, ["recheck", "nosuch", *recheck[2:]])
+        unknown = CliRunner().invoke(app, ["audit", "recheck", "nosuch", *recheck[3:]])
         keyless = CliRunner().invoke(app, [*recheck, "--key-variable", "UNSET"])
     [result] = some
     [of_failures] = result["figures"]["rechecks"]

@@ -148,7 +148,7 @@ def _count(live: Live, table: str) -> int:
 
 
 def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
-    costs = json.loads(live.coevo("cost", whole_run.name, "--json").stdout)
+    costs = json.loads(live.coevo("show", "cost", whole_run.name, "--json").stdout)
     amounts = {(row["iteration"], row["stage"], row["purpose"]): row["amounts"] for row in costs["rows"]}
     with live.store().read() as session:
         votes = queries.questions.rollouts_of(session, whole_run.name, 1)
@@ -183,7 +183,7 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
     assert sum(took.values()) <= costs["elapsed_seconds"] + 1
     total = costs["total"]
     assert total["reply_tokens"] == sum(usage["reply_tokens"] for usage in amounts.values())
-    text = live.coevo("cost", whole_run.name).stdout
+    text = live.coevo("show", "cost", whole_run.name).stdout
     assert f"{total['reply_tokens']:,}" in text
     assert "kept questions took" in text
 

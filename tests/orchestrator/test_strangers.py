@@ -80,7 +80,7 @@ CLIENTS: dict[str, str] = {
     "asyncio.run(PrefectEventsClient(reconnection_attempts=0).__aenter__())",
     "Prefect's logs": "import asyncio; from prefect.logging.clients import PrefectLogsSubscriber\n"
     "asyncio.run(PrefectLogsSubscriber(reconnection_attempts=0).__aenter__())",
-    "the API's client": "from services.api.client import ApiClient; ApiClient(url, 'key').run('r')",
+    "the API's client": "from orchestrator.cli.addresses import client; client(url, 'key').get('/runs/r')",
     "the applications' client": "import asyncio; from services.inference.client import InferenceClient\n"
     "InferenceClient(url, 'solver', patience_s=0.1, deadline_s=0.1).generate([], 'a')",
     "a judge's client": "import asyncio; from services.inference.external import ask_each, post\n"

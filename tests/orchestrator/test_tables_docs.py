@@ -20,6 +20,7 @@ from orchestrator.cli.terminal import setting
 from orchestrator.installation.home import EXPERIMENTS, ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
 from services.model_comparison import METRIC
+from trainers.micro.__main__ import options
 
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 # The highest number of a figure and of a table in each paper.
@@ -115,6 +116,13 @@ def test_a_run_warms_up_for_three_percent_of_its_steps(command: str) -> None:
         overrides["iterations"] = parameters["iterations"]
     config = load_config(preset_path(parameters["preset"]), overrides)
     assert config.solver.training.warmup_steps == int(0.03 * config.solver_steps)
+
+
+def test_the_tiny_world_takes_its_commands() -> None:
+    commands = re.findall(r"`python -m trainers\.micro ([^`]+)`", WORDS)
+    assert len(commands) >= 4
+    for command in commands:
+        options().parse_args(shlex.split(command))
 
 
 def test_the_commands_and_the_short_forms_are_found() -> None:

@@ -1,4 +1,4 @@
-"""`coevo verify`: what it prints, what it leaves out, and that it changes nothing."""
+"""`coevo store verify`: what it prints, what it leaves out, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def copied(loop_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def verify(*options: str, code: int) -> str:
-    result = CliRunner().invoke(app, ["verify", *options])
+    result = CliRunner().invoke(app, ["store", "verify", *options])
     assert result.exit_code == code, result.output
     return result.output
 

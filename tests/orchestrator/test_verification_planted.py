@@ -1,4 +1,4 @@
-"""`coevo verify` names each row that does not follow from the others, and each file that is missing or has changed."""
+"""`coevo store verify` names each row that does not follow from the others, and each file that is not as it was."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.client import ApiClient, ApiError
+from services.client import ApiError, Client
 from services.drift.series import refresh
 from storage import queries
-from storage.rows import AlertRow
+from storage.rows import AlertRow, SeriesPoint
 from storage.session import Store
 from tests.api_server import served
 
@@ -121,15 +121,17 @@ def test_with_keys_acknowledging_needs_the_scope_run_and_stores_the_key_s_name(f
 
 def test_the_client_reads_series_and_acknowledges_alerts(filled: Store, tmp_path: Path) -> None:
     with served(create_app(filled, tmp_path, ask_for_keys=False)) as url:
-        client = ApiClient(url)
-        assert [listed.text for listed in client.alerts(RUN)] == ["alert 3", "alert 2", "alert 1"]
-        assert [listed.text for listed in client.alerts(severity="critical")] == ["alert 2"]
+        client = Client(url)
+        assert [listed["text"] for listed in client.items("/alerts", run=RUN)] == ["alert 3", "alert 2", "alert 1"]
+        assert [listed["text"] for listed in client.items("/alerts", severity="critical")] == ["alert 2"]
         with filled.read() as session:
-            assert client.series(RUN, name="held_out") == queries.series.series_of(session, RUN, "held_out")
-        assert client.acknowledge(alert(3).id, by="ann").acknowledged_by == "ann"
-        assert client.alert(alert(3).id).alert.acknowledged_by == "ann"
+            points = [SeriesPoint(**point) for point in client.get(f"/runs/{RUN}/series", name="held_out")]
+            assert points == queries.series.series_of(session, RUN, "held_out")
+        path = f"/alerts/{alert(3).id}"
+        by_ann = client.send("POST", f"{path}/acknowledgement", json={"by": "ann"})
+        assert (by_ann["acknowledged_by"], client.get(path)["alert"]["acknowledged_by"]) == ("ann", "ann")
         with pytest.raises(ApiError, match="HTTP 409: alert 0000000000000003: ann acknowledged it"):
-            client.acknowledge(alert(3).id, by="bob")
+            client.send("POST", f"{path}/acknowledgement", json={"by": "bob"})
 
 
 def test_open_alerts_are_grouped_by_run_and_rule_and_acknowledged_together(api: TestClient, filled: Store) -> None:

@@ -11,7 +11,7 @@ from evaluation_examples import ITEMS, ODD, store_evaluation, store_recheck
 from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
-from services.api.client import ApiClient
+from services.client import Client
 from storage import queries
 from storage.session import Store
 from tests.api_server import served
@@ -138,9 +138,9 @@ def test_the_client_reads_evaluations(sqlite: Store, tmp_path: Path) -> None:
     fill(sqlite)
     key = store_evaluation(sqlite, tmp_path)
     with served(create_app(sqlite, tmp_path / "exports", ask_for_keys=False, texts=tmp_path)) as url:
-        api = ApiClient(url)
-        assert [row.id for row in api.all_evaluations()] == [key]
-        assert [row.run for row in api.all_evaluations(RUN)] == [RUN]
-        assert api.evaluation(key).pass_at_1.n == 8
-        assert [record.question for record in api.records(key)] == [*ITEMS]
-        assert api.record(key, "sums/0").texts == [f"so {ODD}"] * 5
+        api = Client(url)
+        assert [row["id"] for row in api.get("/evaluations")] == [key]
+        assert [row["run"] for row in api.get("/evaluations", run=RUN)] == [RUN]
+        assert api.get(f"/evaluations/{key}")["pass_at_1"]["n"] == 8
+        assert [record["question"] for record in api.items(f"/evaluations/{key}/records")] == [*ITEMS]
+        assert api.get(f"/evaluations/{key}/record", item="sums/0")["texts"] == [f"so {ODD}"] * 5

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
 
 from core.settings.evaluation import Protocol, Suite
 from core.settings.parsing import parse_config
@@ -14,9 +15,9 @@ from core.settings.training import Sampling
 from core.statistics.estimates import average, paired_share_difference, share
 from core.types import Checkpoint
 from services.api.app import PREFIX, create_app
-from services.api.client import ApiClient
 from services.api.routes import comparisons
 from services.api.routes.presets import QuestionSets
+from services.client import Client
 from services.evaluations import figures_of
 from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
 from storage import queries
@@ -197,7 +198,8 @@ def test_over_rest(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     sets = QuestionSets(("a", "b", "c"), {"mine": suite})
     app = create_app(run, tmp_path, ask_for_keys=False, question_sets=sets)
     with served(app) as url:
-        comparison = ApiClient(url).model_comparison("r:base", "r:1", suite="mine")
+        answer = Client(url).get("/comparison/models", model=["r:base", "r:1"], suite="mine")
+    comparison = TypeAdapter(ModelComparison).validate_python(answer)
     assert comparison == compared(run, "r:base", "r:1", benchmarks={**suite.protocols()})
     assert comparison.missing == {"r:base": ["b"], "r:1": ["b"]}
     api = TestClient(app, "http://localhost")

@@ -247,7 +247,7 @@ def test_a_small_run_of_the_micro_vllm_preset_completes(live: Live) -> None:
     few.write_text("".join((live.home.path / "benchmark.jsonl").read_text().splitlines(keepends=True)[:24]))
     settings = (*live.small, "dataset.candidates=60", f"evaluation.benchmark={few}")
     sets = [part for setting in settings for part in ("--set", setting)]
-    done = live.coevo("run", "--preset", "micro-vllm", "--name", "on-vllm", *sets)
+    done = live.coevo("run", "micro-vllm", "--name", "on-vllm", *sets)
     assert done.returncode == 0, done.stderr
     held = held_checkpoints(live)
     assert held == {"challenger": "on-vllm/challenger/1", "solver": "on-vllm/solver/1"}

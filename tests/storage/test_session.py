@@ -74,7 +74,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_error_for_a_database_without_tables_names_the_command(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "coevo.db").touch()
-    with pytest.raises(StoreError, match=r"it has no coevo tables.*`coevo migrate`"):
+    with pytest.raises(StoreError, match=r"it has no coevo tables.*`coevo store migrate`"):
         open_store(database_url)
 
 
@@ -103,7 +103,7 @@ def test_an_older_database_is_refused_until_it_is_upgraded(
     newer.set_main_option("script_location", str(migrations))
     monkeypatch.setattr(schema, "alembic_config", lambda: newer)
     monkeypatch.setattr(schema, "_versions", lambda: ScriptDirectory.from_config(newer))
-    with pytest.raises(StoreError, match="have version 0100, expected 0101; `coevo migrate`"):
+    with pytest.raises(StoreError, match="have version 0100, expected 0101; `coevo store migrate`"):
         open_store(database_url)
     with open_store(database_url, create=True).read() as session:
         rows = session.execute(text("SELECT name, mood FROM runs")).all()

@@ -162,7 +162,7 @@ def test_easyr1_accepts_the_file_and_scores_with_the_shim(easyr1: Ask, tmp_path:
 
 
 def presets_that_fit() -> list[tuple[str, str]]:
-    """Every preset that `coevo easyr1 render` writes, with each role that it trains."""
+    """Every preset that `coevo methods easyr1` writes, with each role that it trains."""
     fitting = []
     for path in sorted(PRESETS.glob("*.toml")):
         config = load_config(path)
@@ -182,7 +182,7 @@ def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, pr
     one_gpu = (
         [] if config.trainer.type == "easyr1" else ["--set", "trainer.type=easyr1", "--set", "trainer.gpus_per_node=1"]
     )
-    arguments = ["easyr1", "render", "--preset", preset, "--role", role, "--out", str(out), *one_gpu]
+    arguments = ["methods", "easyr1", "--preset", preset, "--role", role, "--out", str(out), *one_gpu]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     settings = dict(flat(yaml.safe_load((out / "config.yaml").read_text())))

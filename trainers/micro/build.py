@@ -1,4 +1,4 @@
-"""Builds a tiny base model from generated text only: `coevo micro build FOLDER`."""
+"""Builds a tiny base model from generated text only: `python -m trainers.micro build FOLDER`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-trains a tiny base model on generated documents, seeded: `coevo micro build` runs this.
+"""Pre-trains a tiny base model on generated documents, seeded: `python -m trainers.micro build` runs this.
 
 Training ends after a number of steps and not of seconds, and on a CPU it uses one thread, so the same machine makes the
 same weights.

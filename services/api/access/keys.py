@@ -20,7 +20,7 @@ from storage.session import Store
 
 _PREFIX = "coevo_"
 _HOME = "home-"  # the names of homes' own keys, which belong to no person, begin with it
-_bearer = HTTPBearer(auto_error=False, description="A key that `coevo keys add` made")
+_bearer = HTTPBearer(auto_error=False, description="A key that `coevo store keys add` made")
 
 
 def new_key(store: Store, name: str, scopes: Sequence[Scope]) -> str:

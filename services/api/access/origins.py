@@ -1,9 +1,9 @@
 """Refuses requests that a page of another site makes in the browser of a person who can reach the API.
 
-An API without keys (`coevo api --no-keys`) trusts every request that reaches its port. A page of another site can send
-requests in three ways: by a form or a script that posts across sites; by a host name of its own that it lets resolve to
-127.0.0.1; and by a link, picture or script with an address of the API. In the last case the page cannot read the
-answer, but it makes the API work.
+An API without keys (`coevo store serve --no-keys`) trusts each request that reaches its port. A page of another site
+can send requests in three ways: by a form or a script that posts across sites; by a host name of its own that it lets
+resolve to 127.0.0.1; and by a link, picture or script with an address of the API. In the last case the page cannot read
+the answer, but it makes the API work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""API keys over REST, for administrators. `coevo keys` does the same on the machine of the store."""
+"""API keys over REST, for administrators. `coevo store keys` does the same on the machine of the store."""
 
 from __future__ import annotations
 

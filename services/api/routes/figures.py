@@ -47,7 +47,7 @@ def list_evaluations(store: StoreDependency, run: RunName) -> list[Evaluation]:
 
 @router.get("/matrix", responses=documented(404))
 def list_matrix(store: StoreDependency, run: RunName) -> list[MatrixCell]:
-    """The accuracy of every Solver on every iteration's questions, as `coevo matrix` measured it, and that of the
+    """The accuracy of every Solver on every iteration's questions, as `coevo show matrix` measured it, and that of the
     pseudo-labels of these questions (`solver` is null). If the oracle graded a sample, it is weighted to all."""
     with store.read() as session:
         queries.runs.get_run(session, run)

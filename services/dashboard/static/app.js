@@ -116,7 +116,7 @@ function KeyForm({ error, refetch }) {
     refetch();
   }
   return html`<${Heading} title="API key required">
-      On the machine of the services, <code>coevo status --secrets</code> prints the dashboard's address with a key, and <code>coevo keys add NAME</code> makes another one. The key is kept until the last tab of the dashboard is closed.
+      On the machine of the services, <code>coevo status --secrets</code> prints the dashboard's address with a key, and <code>coevo store keys add NAME</code> makes another one. The key is kept until the last tab of the dashboard is closed.
     </${Heading}>
     <form class="card" onSubmit=${onSubmit}>
       ${hasApiKey() && html`<${ErrorMessage} error=${error} />`}

@@ -1,4 +1,4 @@
-// The panel of a run's audits, with the same content as `coevo audit show`: the figures of each oracle and the
+// The panel of a run's audits, with the same content as `coevo show labels`: the figures of each oracle and the
 // questions that they are based on, the reliability of the estimates, and the agreement between oracles and between
 // annotators.
 import { html } from "/static/preact.js";

@@ -8,7 +8,7 @@ import { runUrl } from "../router.js";
 
 /** @typedef {Schemas["Estimate"] & { questionSet: number, answerer: string, isOwn: boolean, oracle: string }} Cell */
 
-const POLL_MS = 60_000; // `coevo matrix` may be adding cells
+const POLL_MS = 60_000; // `coevo show matrix` may be adding cells
 const ROW_HEIGHT = 54;
 const LABELS = "pseudo-labels"; // in place of a Solver
 const MIN_WIDTH_FOR_INTERVAL = 116; // of a cell, so that its interval fits

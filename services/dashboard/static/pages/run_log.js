@@ -13,7 +13,7 @@ const PIXELS_OF_NEWEST = 8; // a box that is scrolled to this distance from its 
 export function RunLog({ run, pollMs }) {
   const { data: events } = useResponse("/runs/{run}/log", { run, lines: LINES }, pollMs);
   if (!events || events.length === 0) return null;
-  const about = `The last ${LINES} lines at most. coevo logs ${run} prints all that are kept.`;
+  const about = `The last ${LINES} lines at most. coevo runs log ${run} prints all that are kept.`;
   return html`<${Panel} title="Log" wide id="log" about=${about}><${Lines} events=${events} name="Log of the run" /></${Panel}>`;
 }
 
