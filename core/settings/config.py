@@ -160,11 +160,16 @@ class _Run(Part):
     def _warmup_ends(self) -> Self:
         for planned in self.trainings:
             steps = self.solver_steps if planned.table == "solver" else planned.training.steps
-            if planned.training.warmup_steps >= steps:
+            if (warmup := planned.training.warmup_steps) < steps:
+                continue
+            if planned.table == "labelled":
                 raise ValueError(
-                    f"{planned.table}.training.warmup_steps: expected fewer than the {steps} steps of the training, "
-                    f"got {planned.training.warmup_steps}"
+                    f"labelled.steps: expected more than solver.training.warmup_steps = {warmup}, got {steps}"
                 )
+            raise ValueError(
+                f"{planned.table}.training.warmup_steps: expected fewer than the {steps} steps of the training, "
+                f"got {warmup}"
+            )
         return self
 
 
@@ -202,12 +207,12 @@ class CoEvolution(_Run):
     def trainings(self) -> tuple[PlannedTraining, ...]:
         challenger, labelled = self.challenger, self.labelled
         challenger_training = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
-        labelled_trainings = (
-            ()
-            if labelled is None
-            else (PlannedTraining("labelled", labelled.training, labelled.reward, labelled.rollouts),)
-        )
-        return (*([challenger_training] if challenger.trained else []), *super().trainings, *labelled_trainings)
+        trainings = (*([challenger_training] if challenger.trained else []), *super().trainings)
+        if labelled is None:
+            return trainings
+        training, reward = labelled.training(self.solver), labelled.reward(self.solver)
+        rollouts = training.rollouts_per_prompt or reward.rollouts
+        return (*trainings, PlannedTraining("labelled", training, reward, rollouts))
 
     @property
     def prompt_sets(self) -> tuple[Prompts, ...]:

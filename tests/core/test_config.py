@@ -79,10 +79,6 @@ def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_pat
             r"solver\.training\.rollouts_per_prompt: expected at least 2, got 1",
         ),
         ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: expected less than 1, got 1\.0"),
-        (
-            "[solver.training]\nmin_learning_rate_share = 0.1\n",
-            r"solver\.training\.min_learning_rate_share: expected 0 unless schedule is 'cosine', got 0.1",
-        ),
         ("iterations = \n", "not valid TOML"),
     ],
 )

@@ -28,7 +28,7 @@ NAMES = [*setting_names(CoEvolution)]
         ("audit.judge.modle", ["audit.judge.model"]),
         (
             "solver.steps",
-            ["solver.training.steps", "labelled.training.steps", "challenger.training.steps"],
+            ["solver.training.steps", "labelled.steps", "challenger.training.steps"],
         ),
         ("zzzz", []),
     ],

@@ -201,7 +201,7 @@ def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, pr
         {},
         {"warmup_steps": 3},
         {"schedule": "cosine"},
-        {"schedule": "cosine", "warmup_steps": 2, "min_learning_rate_share": 0.1},
+        {"schedule": "cosine", "warmup_steps": 2},
     ],
 )
 def test_a_step_has_the_same_learning_rate_in_both_trainers(

@@ -59,7 +59,6 @@ def test_the_challenger_s_reward_is_accepted() -> None:
             "loss_average: .*; or a kl_coefficient of 0",
         ),
         ("srt", {}, {}, "loss_average: expected 'token' or 'sequence', got 'max_length'"),
-        ("poly_epo", {"sets": 16}, {}, "sets: expected all sets"),
         ("rzero", {}, {"prompts_per_update": 48}, "expected a divisor of prompts_per_step = 128, got 48"),
         (
             "poly_epo",

@@ -142,7 +142,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
         "clip_ratio_high": objective.clip_high,
         "clip_ratio_dual": _NO_DUAL_CLIP,
         "loss_avg_mode": "seq" if objective.loss_average == "sequence" else "token",
-        "ppo_epochs": training.updates_per_step,
+        "ppo_epochs": 1,  # one pass over the rollouts of a step, as in every paper here
         "model": {
             "model_path": job.start.path,
             "enable_gradient_checkpointing": True,
@@ -155,7 +155,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
             "strategy": "adamw",
             "lr_scheduler_type": training.schedule,
             "lr_warmup_steps": training.warmup_steps,
-            "min_lr_ratio": training.min_learning_rate_share,
+            "min_lr_ratio": 0.0,
         },
         "fsdp": {"enable_full_shard": True, "enable_cpu_offload": False},
         "offload": {"offload_params": settings.offload, "offload_optimizer": settings.offload},

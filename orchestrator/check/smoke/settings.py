@@ -82,6 +82,9 @@ def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
     """One step of each training, of `prompts` prompts or as many as the preset has, in one mini-batch."""
     settings: dict[str, Any] = {}
     for planned in config.trainings:
+        if planned.table == "labelled":
+            settings["labelled.steps"] = 1  # the others are the Solver's
+            continue
         step = {"steps": 1, "warmup_steps": 0, "checkpoint_every": 1}
         step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
         if planned.training.prompts_per_update is not None:
