@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
-from core.settings.bounds import Attempts, Part, Seconds, Workers
+from core.settings.bounds import Part, Seconds, Workers
 
 
 class Serving(Part):
@@ -43,9 +43,10 @@ class Service(Part):
     model: str
     key_variable: str | None = None  # of this service alone: with a secret of coevo's own, it could run programs
     timeout: Seconds = 120.0  # seconds, for one request
-    attempts: Attempts = 5  # of one request
+
+    attempts: ClassVar[int] = 5  # of one request; with their pauses they outlast a restart of the service
     # Seconds, for all attempts of one request and the pauses between them. The first attempt has `timeout` in any case.
-    deadline: Seconds = 300.0
+    deadline: ClassVar[float] = 300.0
 
     @field_validator("key_variable")
     @classmethod

@@ -24,7 +24,7 @@ NAMES = [*setting_names(CoEvolution)]
         ("candidates", ["dataset.candidates"]),  # the table is missing
         ("datset.candidates", ["dataset.candidates"]),
         ("budget.huors", ["budget.hours"]),
-        ("alerts.rules.p_hat.warnin", ["alerts.rules.p_hat.warning"]),
+        ("alerts.figurs", ["alerts.figures"]),
         ("audit.judge.modle", ["audit.judge.model"]),
         (
             "solver.steps",

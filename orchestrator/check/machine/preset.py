@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from typing import ClassVar
 from pathlib import Path
 
 import aiohttp
@@ -25,14 +26,18 @@ _SERVICE_S = 20.0  # for the one request to each service
 _IN_EASYR1 = "import peft, flash_attn, ray, torch, transformers, vllm; import trainers.easyr1.reward_shim"
 
 
+class _AskedOnce(Service):
+    attempts: ClassVar[int] = 1
+
+
 def check_external(subject: Subject) -> Finding:
     """Whether the judge and the embedder that the preset names answer a tiny request."""
     if not (asked := [*_services(subject.config)] if subject.config else []):
         return skipped("the preset asks no external service")
     for service, is_embedder in asked:
-        patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
+        once = _AskedOnce(url=service.url, model=service.model, key_variable=service.key_variable, timeout=_SERVICE_S)
         try:
-            asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+            asyncio.run(ask_each(once, [once], _embed if is_embedder else _chat, at_once=1))
         except InferenceError as error:  # a run can start without it
             return Finding("warning", str(error), "start it before the run asks it")
     return ok(f"{', '.join(service.url for service, _ in asked)} answered")
