@@ -26,7 +26,7 @@ from core.settings.prompts import Prompts
 from core.settings.serving import Serving
 from core.settings.trainers import LocalSettings, TrainerSettings
 from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
-from core.statistics.guard import Guard, LoopGuard
+from core.statistics.guard import Guard
 from core.types import Denominator, Flow, Role
 
 _SUPERVISED = "supervised learns from true labels: expected prompts with labels = 'given'"
@@ -189,7 +189,6 @@ class CoEvolution(_Run):
     challenger: Challenger = Challenger()
     dataset: Dataset = Dataset()
     labelled: Labelled | None = None
-    guard: LoopGuard = LoopGuard()
 
     @property
     def votes_before_training(self) -> bool:

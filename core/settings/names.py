@@ -47,28 +47,21 @@ def _last(name: str) -> str:
 def _walk(kind: type[BaseModel], above: str, variant: str | None) -> Iterator[tuple[str, str | None]]:
     for name, field in kind.model_fields.items():
         yield f"{above}{name}", variant
-        tables = dict.fromkeys(_tables(field.annotation, f"{above}{name}"))
-        named = [(path, table, _type_of(table)) for path, table in tables]
-        has_variants = sum(type_ is not None for *_, type_ in named) > 1
-        for path, table, type_ in named:
-            if path != f"{above}{name}":  # a key of a dictionary
-                yield path, variant
-            yield from _walk(table, f"{path}.", type_ if has_variants else variant)
+        if get_origin(field.annotation) is dict:
+            yield from ((f"{above}{name}.{key}", variant) for key in get_args(get_args(field.annotation)[0]))
+        named = [(table, _type_of(table)) for table in dict.fromkeys(_tables(field.annotation))]
+        has_variants = sum(type_ is not None for _, type_ in named) > 1
+        for table, type_ in named:
+            yield from _walk(table, f"{above}{name}.", type_ if has_variants else variant)
 
 
-def _tables(annotation: Any, path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The tables of an annotation with their names; a dictionary with known keys has one for each key."""
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The tables that a setting may have."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield path, annotation
+        yield annotation
         return
-    arguments = get_args(annotation)
-    if get_origin(annotation) is dict:
-        keys, values = arguments
-        for key in get_args(keys):
-            yield from _tables(values, f"{path}.{key}")
-        return
-    for argument in arguments:
-        yield from _tables(argument, path)
+    for argument in get_args(annotation):
+        yield from _tables(argument)
 
 
 def _type_of(table: type[BaseModel]) -> str | None:

@@ -223,7 +223,6 @@ def test_labels_that_a_method_would_not_use_are_refused(
     [
         ("micro", "dataset.candidates", 320, "co_evolve"),
         ("micro", "challenger", {"training": {"steps": 3}}, "co_evolve"),
-        ("micro", "guard.repetition", "stop", "co_evolve"),
         ("micro", "shared", True, "co_evolve"),
         ("micro", "labelled", {"file": "a.jsonl"}, "co_evolve"),
         ("demo", "solver.training.optimiser", "continued", "self_train"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from typing import ClassVar
 from pathlib import Path
+from typing import ClassVar
 
 import aiohttp
 

@@ -101,7 +101,7 @@ def _little_work(config: RunConfig, files: Files) -> dict[str, Any]:
         "evaluation.also": [],
         "evaluation.samples": min(_SAMPLES, config.evaluation.samples),
         # Nobody waits for a question of the guard, and no alarm shall end the run.
-        **{f"guard.{signal}": "warn" for signal in get_args(Signal) if hasattr(config.guard, signal)},
+        **{f"guard.actions.{signal}": "warn" for signal in get_args(Signal)},
     }
     if config.evaluation.suite is not None:
         settings["evaluation.suite"] = files.suite
