@@ -26,6 +26,8 @@ class Objective(Part):
     """How the rewards of a group become a gradient. The advantages are here, the loss is in `trainers.local.grpo`."""
 
     rollouts: ClassVar[int]  # of a prompt, unless `[….training] rollouts_per_prompt` is set
+    clip_low: ClassVar[float] = 0.2  # of every paper; only the upper limit is moved
+    kl_in: ClassVar[Literal["loss", "reward"]] = "loss"  # SRT's is in the reward
 
     clip_high: Scale = 0.2
     kl_coefficient: Factor = 1e-2
@@ -37,13 +39,7 @@ class Objective(Part):
         def advantage(self) -> Advantage: ...
 
         @property
-        def clip_low(self) -> float: ...
-
-        @property
         def entropy_coefficient(self) -> float: ...
-
-        @property
-        def kl_in(self) -> Literal["loss", "reward"]: ...
 
         @property
         def trained_share(self) -> float: ...
@@ -81,9 +77,7 @@ class Method(Objective):
     type: str
     labels: Labels | Literal["none"] = "offline"
     advantage: Advantage = "zscore"
-    clip_low: float = Field(0.2, gt=0, lt=1)
     entropy_coefficient: Factor = 0.0
-    kl_in: Literal["loss", "reward"] = "loss"
     trained_share: float = Field(1.0, gt=0, le=1)  # share of the rollouts that is trained on; all rollouts vote
 
     @property

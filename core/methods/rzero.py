@@ -22,12 +22,10 @@ class ChallengerReward(Objective):
 
     rollouts: ClassVar[int] = 4
 
-    # A.1: z-scores, a clip of 0.2, no entropy bonus, the KL in the loss; and a rollout that is not trained on would be
-    # paid for in vain, because the Challenger's do not vote.
+    # A.1: z-scores and no entropy bonus; and a rollout that is not trained on would be paid for in vain, because the
+    # Challenger's do not vote.
     advantage: ClassVar[Literal["zscore"]] = "zscore"
-    clip_low: ClassVar[float] = 0.2
     entropy_coefficient: ClassVar[float] = 0.0
-    kl_in: ClassVar[Literal["loss"]] = "loss"
     trained_share: ClassVar[float] = 1.0
     bleu_distance: ClassVar[float] = 0.5  # tau_BLEU, 2.2
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
-from core.settings.bounds import Part, Seconds, Workers
+from core.settings.bounds import Part, Workers
 
 
 class Serving(Part):
@@ -42,11 +42,11 @@ class Service(Part):
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
     key_variable: str | None = None  # of this service alone: with a secret of coevo's own, it could run programs
-    timeout: Seconds = 120.0  # seconds, for one request
 
+    # Seconds for one request: a judge on a busy card may need them for a reply of 4,096 tokens.
+    timeout: ClassVar[float] = 300.0
     attempts: ClassVar[int] = 5  # of one request; with their pauses they outlast a restart of the service
-    # Seconds, for all attempts of one request and the pauses between them. The first attempt has `timeout` in any case.
-    deadline: ClassVar[float] = 300.0
+    deadline: ClassVar[float] = 600.0  # seconds for all attempts of one request and the pauses between them
 
     @field_validator("key_variable")
     @classmethod

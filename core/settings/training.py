@@ -31,7 +31,7 @@ from core.settings.serving import Signals
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.types import TINY_BASES
 
-_LOSS = ("clip_low", "clip_high", "entropy_coefficient", "kl_coefficient", "loss_average")
+_LOSS = ("clip_high", "entropy_coefficient", "kl_coefficient", "loss_average")
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
@@ -70,6 +70,13 @@ class Training(Part):
     sampling: Sampling = Sampling()
 
 
+class ChallengerTraining(Training):
+    """How much the Challenger trains: no paper gives its few steps a warm-up or another schedule."""
+
+    schedule: ClassVar[Literal["constant"]] = "constant"  # type: ignore[misc]
+    warmup_steps: ClassVar[int] = 0  # type: ignore[misc]
+
+
 class Challenger(Part):
     """How the Challenger is trained.
 
@@ -78,7 +85,7 @@ class Challenger(Part):
 
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()
-    training: Training = Training(steps=5)
+    training: ChallengerTraining = ChallengerTraining(steps=5)
     template: ChallengerTemplate = RZERO_CHALLENGER
 
     @model_validator(mode="after")

@@ -72,8 +72,8 @@ class Guard(Part):
     hacking_kl: ClassVar[float] = 0.15  # …and the least KL to the reference, in nats per token
     entropy_floor: ClassVar[float] = 0.1  # of the first steps' entropy; a tenth leaves about one answer to a prompt
     # How far label accuracy must fall below the training's first steps, and pass@1 on the benchmark below its best;
-    # less is not worth ending a run. Both falls must also be too large for chance, the second at the rate of false alarms
-    # that `alerts.rate` allows a run.
+    # less is not worth ending a run. Both falls must also be too large for chance, the second at the rate of false
+    # alarms that `alerts.rate` allows a run.
     wrong_labels_points: ClassVar[float] = 0.1
     decline_points: ClassVar[float] = 0.03
     # Of the Challenger's questions, far above what its first iterations have.

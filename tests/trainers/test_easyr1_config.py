@@ -19,7 +19,7 @@ from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import render, rollout_seed
 
-ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
+ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1)
 
 
 def render_tree(job: TrainJob) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from trainers.rollouts import folder_in
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
 _NO_DUAL_CLIP = 1e9  # a ratio that no token reaches, because no paper uses the dual clip
+_EXPERIENCE = 4  # times as many sequences fit into a forward pass without gradients, as EasyR1's own 16 and 4
 _PATIENCE_S = 600.0  # how long the reward waits for a lost replica, which is back within minutes; the GPUs idle
 # Checkpoints to keep: the newest, the one before it, and the first, which EasyR1 always keeps as its best. The one
 # before it is needed because EasyR1 removes old checkpoints before it writes the newest, and the machine may fail while
@@ -133,10 +135,11 @@ def _algorithm(job: TrainJob) -> dict[str, Any]:
 
 def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
     training, objective = job.training, job.reward
+    sequences = training.prompts_per_step * job.rollouts  # which EasyR1 divides evenly
     return {
         "global_batch_size": training.prompts_per_update or training.prompts_per_step,  # prompts, not rollouts
         "micro_batch_size_per_device_for_update": settings.update_micro_batch,
-        "micro_batch_size_per_device_for_experience": settings.experience_micro_batch,
+        "micro_batch_size_per_device_for_experience": gcd(_EXPERIENCE * settings.update_micro_batch, sequences),
         "max_grad_norm": training.max_grad_norm,
         "clip_ratio_low": objective.clip_low,
         "clip_ratio_high": objective.clip_high,

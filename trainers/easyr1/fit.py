@@ -53,12 +53,6 @@ def uneven(training: Training, rollouts: int, settings: EasyR1Settings) -> Itera
             "update_micro_batch",
             settings.update_micro_batch,
         ),
-        (
-            "a step's sequences",
-            training.prompts_per_step * rollouts,
-            "experience_micro_batch",
-            settings.experience_micro_batch,
-        ),
         ("the GPUs", gpus, "tensor_parallel", settings.tensor_parallel),
     )
     for items, count, name, parts in divisions:

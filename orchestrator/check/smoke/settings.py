@@ -85,7 +85,9 @@ def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
         if planned.table == "labelled":
             settings["labelled.steps"] = 1  # the others are the Solver's
             continue
-        step = {"steps": 1, "warmup_steps": 0, "checkpoint_every": 1}
+        step = {"steps": 1, "checkpoint_every": 1}
+        if planned.training.warmup_steps:
+            step["warmup_steps"] = 0
         step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
         if planned.training.prompts_per_update is not None:
             step["prompts_per_update"] = step["prompts_per_step"]
