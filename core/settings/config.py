@@ -167,8 +167,7 @@ class _Run(Part):
                     f"labelled.steps: expected more than solver.training.warmup_steps = {warmup}, got {steps}"
                 )
             raise ValueError(
-                f"{planned.table}.training.warmup_steps: expected fewer than the {steps} steps of the training, "
-                f"got {warmup}"
+                f"solver.training.warmup_steps: expected fewer than the {steps} steps of the training, got {warmup}"
             )
         return self
 

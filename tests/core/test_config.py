@@ -8,8 +8,10 @@ from typing import Any, get_args
 import pytest
 
 from core.methods.evol_rl import EvolRl
+from core.settings.alerts import RULES
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError, load_config, parse_config
+from core.statistics.guard import Signal
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
@@ -240,20 +242,43 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
 
 
 @pytest.mark.parametrize(
-    ("preset", "table", "optimiser", "steps"),
+    ("preset", "optimiser", "steps"),
     [
-        ("micro", "solver", {"solver.training.optimiser": "continued"}, 60),  # six rounds of ten steps
-        ("micro", "solver", {"solver.training.optimiser": "fresh"}, 10),
-        ("demo", "challenger", {}, 6),
+        ("micro", {"solver.training.optimiser": "continued"}, 60),  # six rounds of ten steps
+        ("micro", {"solver.training.optimiser": "fresh"}, 10),
+        ("demo", {}, 24),
     ],
 )
-def test_a_warm_up_ends_before_its_training(preset: str, table: str, optimiser: dict[str, str], steps: int) -> None:
-    name, path = f"{table}.training.warmup_steps", RUNS / f"{preset}.toml"
+def test_a_warm_up_ends_before_its_training(preset: str, optimiser: dict[str, str], steps: int) -> None:
+    name, path = "solver.training.warmup_steps", RUNS / f"{preset}.toml"
     load_config(path, {name: steps - 1, **optimiser})
     with pytest.raises(
         ConfigError, match=f"{name}={steps}: expected fewer than the {steps} steps of the training, got {steps}"
     ):
         load_config(path, {name: steps, **optimiser})
+
+
+def test_labelled_data_is_trained_on_with_the_solver_s_numbers() -> None:
+    labelled = {"labelled.file": "micro", "labelled.limit": 9}
+    path = RUNS / "demo.toml"
+    *_, solver, branch = load_config(path, labelled).trainings
+    assert (branch.table, branch.training, branch.rollouts) == ("labelled", solver.training, solver.rollouts)
+    loss = ("clip_low", "clip_high", "entropy_coefficient", "kl_coefficient", "kl_in", "loss_average")
+    assert {name: getattr(branch.objective, name) for name in loss} == {
+        name: getattr(solver.objective, name) for name in loss
+    }
+    fewer = load_config(path, {**labelled, "labelled.steps": 3, "solver.training.warmup_steps": 2}).trainings[-1]
+    assert fewer.training == solver.training.model_copy(update={"steps": 3, "warmup_steps": 2})
+    with pytest.raises(ConfigError, match=r"labelled\.steps"):
+        load_config(path, {**labelled, "labelled.steps": 2, "solver.training.warmup_steps": 2})
+
+
+def test_the_guard_s_other_signals_warn_and_alerts_have_the_rules_of_their_figures() -> None:
+    config = load_config(RUNS / "demo.toml", {"guard.actions.decline": "pause", "alerts.figures": ["p_hat"]})
+    assert {signal: config.guard.action(signal) for signal in get_args(Signal)} == {
+        signal: "pause" if signal == "decline" else "warn" for signal in get_args(Signal)
+    }
+    assert config.alerts.rules == {"p_hat": RULES["p_hat"]}
 
 
 def test_rounds_on_given_prompts_are_one_training_by_default() -> None:
