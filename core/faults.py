@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-_SETTING = re.compile(r"(?P<setting>[a-z_]+(?:\.[a-z0-9_]+)*): (?P<rest>.+)", re.DOTALL)
-_EXPECTED = re.compile(r"expected (?P<expected>.+?),? got (?P<got>[^;]+)(?:; (?P<remedy>.+))?", re.DOTALL)
+_SENTENCE = re.compile(  # of a validator: `band: expected [low, high], got [1, 0]; swap them`
+    r"(?:(?P<inside>[a-z_]+(?:\.[a-z0-9_]+)*): )?"
+    r"(?:expected (?P<expected>.+?);?,? got (?P<got>[^;]+)(?:; (?P<remedy>.+))?|(?P<text>.+))",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +34,13 @@ class Fault:
         return self.setting.partition(".")[0]
 
     @classmethod
-    def of(cls, setting: str, text: str) -> Fault:
-        """The fault of an error's text, `expected …, got …; …`. Any other text is kept as a sentence."""
-        if (match := _EXPECTED.fullmatch(text)) is None:
-            return cls(setting, text)
-        return cls(setting, match["got"], match["expected"].removesuffix(";"), match["remedy"])
-
-    @classmethod
-    def under(cls, setting: str, text: str) -> Fault:
-        """As `of`, for an error's text that may begin with the name of a setting in the table `setting`."""
-        if (match := _SETTING.fullmatch(text)) is None:
-            return cls.of(setting, text)
-        return cls.of(".".join(filter(None, (setting, match["setting"]))), match["rest"])
-
-    def blamed_on(self, name: str, source: str) -> Fault:
-        """The same fault as one of an override. `name` is the override's setting, `source` the text of the override."""
-        in_this_setting = name == self.setting or name.startswith(f"{self.setting}.")
-        return replace(self, setting=name if in_this_setting else self.setting, source=source)
+    def of(cls, setting: str, sentence: str) -> Fault:
+        """The fault of a validator's sentence, `expected …, got …; …`, which may begin with the name of a setting in
+        the table `setting`. Any other text is kept as it is."""
+        if (match := _SENTENCE.fullmatch(sentence)) is None:
+            return cls(setting, sentence)
+        name = ".".join(filter(None, (setting, match["inside"])))
+        return cls(name, match["text"] or match["got"], match["expected"], match["remedy"])
 
     @property
     def problem(self) -> str:

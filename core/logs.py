@@ -101,13 +101,10 @@ def only_shown(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever it is, the run is not to end by it
-        details = None if isinstance(error, CoevoError | OSError) or _is_of_http(error) else error
-        kind = type(error).__name__
-        logging.getLogger(__name__).warning("not shown: %s: %s: %s", what, kind, error, exc_info=details)
-
-
-def _is_of_http(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in ("httpx", "prefect")
+        kind = type(error)
+        expected = isinstance(error, CoevoError | OSError) or kind.__module__.partition(".")[0] in ("httpx", "prefect")
+        details = None if expected else error
+        logging.getLogger(__name__).warning("not shown: %s: %s: %s", what, kind.__name__, error, exc_info=details)
 
 
 def prefect_variables() -> dict[str, str]:
@@ -137,13 +134,13 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         about = {name: getattr(record, name, value) for name, value in asdict(_Process.subject).items()}
         event = {
-            "time": _time(record).isoformat(),
-            "level": level(record),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": _level(record),
             "process": _Process.name,
             "pid": record.process,
             "logger": record.name,
             **about,
-            "message": message(record),
+            "message": _message(record),
         }
         return to_json(event)
 
@@ -153,9 +150,30 @@ class Text(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        run = getattr(record, "run", _Process.subject.run)
-        text = f"{_time(record):%F %T} {level(record):<7} {f'{run}: ' if run else ''}{message(record)}"
-        return without_commands(text)
+        time, run = datetime.fromtimestamp(record.created, UTC), getattr(record, "run", _Process.subject.run)
+        return without_commands(f"{time:%F %T} {_level(record):<7} {f'{run}: ' if run else ''}{_message(record)}")
+
+
+def _level(record: logging.LogRecord) -> str:
+    """DEBUG, INFO, WARNING or ERROR, which `storage.run_logs` reads."""
+    return logging.getLevelName(max(logging.DEBUG, min(record.levelno // 10 * 10, logging.ERROR)))
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message with its traceback, without secrets. Each loses a part if it is too long."""
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        lines = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+        if len(lines) > _LONGEST_TRACEBACK:  # its end names the error; it begins with a whole line
+            lines = "[…]\n" + lines[-_LONGEST_TRACEBACK:].partition("\n")[2]
+        text += f"\n{lines}"
+    return shortened(without_secrets(text))
+
+
+def shortened(text: str) -> str:
+    """The first and the last half of what a line may contain of a long message."""
+    half = LONGEST_MESSAGE // 2 - 3
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]} […] {text[-half:]}"
 
 
 class Console(logging.Handler):
@@ -180,8 +198,8 @@ class Console(logging.Handler):
 def take_secrets_out(record: logging.LogRecord) -> bool:
     """A filter for a logger whose handlers are not ours, such as Ray's and Prefect's. It lets all records through."""
     record.msg, record.args = without_secrets(record.getMessage()), None
-    if record.exc_info and record.exc_info[1] is not None:
-        record.exc_text = without_secrets(_formatted(record.exc_info[1]))  # other formatters print this, if it is there
+    if record.exc_info and record.exc_info[1] is not None:  # other formatters print `exc_text`, if it is there
+        record.exc_text = without_secrets("".join(traceback.format_exception(record.exc_info[1])).rstrip())
     return True
 
 
@@ -192,41 +210,6 @@ def file_handler(path: Path) -> RotatingFileHandler:
     )
     handler.setFormatter(JsonLines())
     return handler
-
-
-def message(record: logging.LogRecord) -> str:
-    """The message with its traceback, without secrets. It loses its middle if it is too long."""
-    error = record.exc_info[1] if record.exc_info else None
-    return shortened(without_secrets(record.getMessage() + (f"\n{_shortened_traceback(error)}" if error else "")))
-
-
-def level(record: logging.LogRecord) -> str:
-    """DEBUG, INFO, WARNING or ERROR."""
-    levels = (logging.ERROR, logging.WARNING, logging.INFO)
-    return next((logging.getLevelName(least) for least in levels if record.levelno >= least), "DEBUG")
-
-
-def shortened(text: str) -> str:
-    """The first and the last half of what a line may contain of a long message."""
-    if len(text) <= LONGEST_MESSAGE:
-        return text
-    half = LONGEST_MESSAGE // 2 - 3
-    return f"{text[:half]} […] {text[-half:]}"
-
-
-def _time(record: logging.LogRecord) -> datetime:
-    return datetime.fromtimestamp(record.created, UTC)
-
-
-def _formatted(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
-
-
-def _shortened_traceback(error: BaseException) -> str:
-    lines = _formatted(error)
-    if len(lines) > _LONGEST_TRACEBACK:  # its end names the error; it begins with a whole line
-        return "[…]\n" + lines[-_LONGEST_TRACEBACK:].partition("\n")[2]
-    return lines
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, *_: object) -> None:

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 _CUTOFF = 0.6  # of difflib's ratio, in which 1 is equality
 
 
-def nearest(name: str, known: Collection[str]) -> str | None:
+def nearest(name: str, known: Collection[str], cutoff: float = _CUTOFF) -> str | None:
     """The name among `known` that is most like `name`, whatever its case; None if none is like it."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
-    matches = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=_CUTOFF)
+    matches = get_close_matches(name.lower(), by_lower_case, n=1, cutoff=cutoff)
     return by_lower_case[matches[0]] if matches else None
 
 

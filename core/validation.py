@@ -45,7 +45,7 @@ def fault_of(name: str, details: Mapping[str, Any]) -> Fault:
     """
     type_, value, context = details["type"], details["input"], details.get("ctx", {})
     if type_ == "value_error":
-        return Fault.under(name, str(context["error"]))
+        return Fault.of(name, str(context["error"]))
     if type_ not in _EXPECTED:
         return Fault(name, f"{details['msg']} (got {shown(value)})")
     whole = {name: int(bound) for name, bound in context.items() if isinstance(bound, float) and bound.is_integer()}

@@ -27,8 +27,8 @@ _EVERY_S = 2.0  # least time between two updates of an artifact
 def time_left(store: Store, run: str, config: RunConfig) -> str:
     """The remaining time of the stage that a run is at, for a person; empty if nothing is known."""
     with store.read() as session:
-        text = range_text(remaining_in(session, queries.runs.get_run(session, run), [*plan(config)]).of_stage)
-    return f"{text} left" if text else ""
+        left = remaining_in(session, queries.runs.get_run(session, run), [*plan(config)]).of_stage
+    return f"{range_text(left.low, left.high)} left" if left else ""
 
 
 def _shown_time(time_left: Callable[[], str]) -> str:

@@ -20,7 +20,7 @@ _EXACT = 2**53  # readers of JSON round integers above it
 
 @dataclass(frozen=True, slots=True)
 class PaperValue:
-    """What docs/presets.md says about the paper's value of a setting. `value` is its text, in Markdown.
+    """What deploy/runs/papers.tsv says about the paper's value of a setting. `value` is its text, in Markdown.
 
     `same` says whether the run has this value; it is None where the text is no plain value.
     """
@@ -58,12 +58,14 @@ class Configuration:
 
 
 def configuration_of(session: Session, run: str, preset: Path | None, papers: Path | None) -> Configuration:
-    """The configuration of a run. `preset` is the file of its preset, and `papers` is docs/presets.md, if there are
-    any. Raises `NotThere`, and `ConfigError` if the preset's file cannot be read."""
+    """The configuration of a run. `preset` is the file of its preset, and `papers` is deploy/runs/papers.tsv, if there
+    are any. Raises `NotThere`, and `ConfigError` if the preset's file cannot be read."""
     stored, origin = queries.runs.get_run(session, run), queries.runs.origin_of(session, run)
     config = queries.runs.config_from(stored)
     now = None if preset is None else read_preset(preset)
-    rows = {} if papers is None or stored.preset is None else _rows(papers, stored.preset)
+    rows = dict[str, Row]()
+    if papers is not None and stored.preset is not None:
+        rows = rows_of(papers.read_text(encoding="utf-8"), Path(stored.preset).stem)
     settings = settings_of(config, origin.preset_settings, origin.overrides or {}, queries.runs.LIMITS)
     return Configuration(
         run,
@@ -72,10 +74,6 @@ def configuration_of(session: Session, run: str, preset: Path | None, papers: Pa
         [_described(setting, rows.get(setting.name)) for setting in settings],
         toml_of(config.model_dump(mode="json"), defaults_of(config)),
     )
-
-
-def _rows(papers: Path, preset: str) -> Mapping[str, Row]:
-    return rows_of(papers.read_text(encoding="utf-8"), Path(preset).stem) if papers.is_file() else {}
 
 
 def _edited(then: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,3 +27,19 @@ def served(app: ASGIApp) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def address_of(url: str) -> tuple[str, int]:
+    return "127.0.0.1", urlsplit(url).port or 0
+
+
+def read_until_closed(connection: socket.socket, within_s: float = 30.0) -> bytes:
+    """Everything that the server sends until it closes the connection; fails if it sends nothing for so long."""
+    connection.settimeout(within_s)
+    received = b""
+    try:
+        while part := connection.recv(65_536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received

@@ -23,6 +23,7 @@ DATA = (
     "deploy/experiments/*.toml",
     "deploy/suites/*.toml",
     "deploy/runs/*.toml",
+    "deploy/runs/papers.tsv",
     "deploy/serve/*.yaml",
     "services/dashboard/*.html",
     "services/dashboard/static/**/*.*",

@@ -1,15 +1,16 @@
-"""Makes faults of pydantic's errors, with the names that a user of coevo knows."""
+"""Makes faults of pydantic's errors about settings, with the name that was probably meant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from core.faults import Fault
-from core.settings.names import nearest_settings, setting_names
+from core.suggestions import nearest
 from core.validation import fault_of, name_of
 
 MOST = 20  # faults of one tree
@@ -25,60 +26,60 @@ def faults_of(
     """
     faults: dict[tuple[str, str], Fault] = {}
     for details in error.errors()[:MOST]:
-        fault = _fault(details, tree, kind, other)
-        before = faults.get((fault.setting, fault.got))
-        faults[fault.setting, fault.got] = fault if before is None else _either(before, fault)
+        setting = name_of(details["loc"], tree, missing=details["type"] == "missing")
+        match details["type"]:
+            case "extra_forbidden":
+                fault = _unknown(setting, details["input"], kind, other)
+            case "union_tag_not_found":
+                fault = fault_of(f"{setting}.type", {**details, "type": "missing"})
+            case "union_tag_invalid":
+                fault = fault_of(f"{setting}.type", {**details, "input": details["ctx"]["tag"]})
+            case "value_error":  # its sentence may name the setting
+                fault = fault_of(setting, details)
+            case _:
+                fault = fault_of(setting or "run", details)
+        if (before := faults.get((fault.setting, fault.got))) is not None:
+            expected = ", or ".join(dict.fromkeys(filter(None, (before.expected, fault.expected))))
+            fault = replace(before, expected=expected or None, remedy=before.remedy or fault.remedy)
+        faults[fault.setting, fault.got] = fault
     # A table with a wrong setting is not also wrong for not being one of the words that may stand in its place.
     inside = tuple(fault.setting for fault in faults.values())
     return [fault for fault in faults.values() if not any(name.startswith(f"{fault.setting}.") for name in inside)]
 
 
-def _either(first: Fault, second: Fault) -> Fault:
-    """The fault of a value that neither of two types allows."""
-    expected = ", or ".join(dict.fromkeys(filter(None, (first.expected, second.expected))))
-    return replace(first, expected=expected or None, remedy=first.remedy or second.remedy)
-
-
-def _fault(
-    details: Mapping[str, Any], tree: Mapping[str, Any], kind: type[BaseModel], other: type[BaseModel] | None
-) -> Fault:
-    type_ = details["type"]
-    setting = name_of(details["loc"], tree, missing=type_ == "missing")
-    if type_ == "extra_forbidden":
-        return _unknown(setting, details["input"], tree, kind, other)
-    if type_ == "value_error":
-        return fault_of(setting, details)
-    if type_ == "union_tag_not_found":
-        return fault_of(f"{setting}.type", {**details, "type": "missing"})
-    if type_ == "union_tag_invalid":
-        return fault_of(f"{setting}.type", {**details, "input": details["ctx"]["tag"]})
-    return fault_of(setting or "run", details)
-
-
-def _unknown(
-    setting: str, value: Any, tree: Mapping[str, Any], kind: type[BaseModel], other: type[BaseModel] | None
-) -> Fault:
+def _unknown(setting: str, value: Any, kind: type[BaseModel], other: type[BaseModel] | None) -> Fault:
     names = setting_names(kind)
-    if variants := names.get(setting):
+    if setting in names:
         table = setting.rpartition(".")[0]
-        chosen = _at(tree, f"{table}.type")
-        belongs = " or ".join(map(repr, variants[:3])) + (" and others" if len(variants) > 3 else "")
-        return Fault(setting, f"not a setting of {table}.type = {chosen!r}", remedy=f"it belongs to {belongs}")
+        return Fault(setting, f"not a setting of the chosen {table}.type", remedy="choose another, or leave it out")
     if other is not None and setting in setting_names(other):
         only = f"only a run of kind {other.model_fields['kind'].default} has this setting"
         return Fault(setting, only, remedy="leave it out")
-    only_key = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else None
-    remedy = suggested(f"{setting}.{only_key}", [*names]) if only_key else None
-    return Fault(setting, "unknown setting", remedy=remedy or suggested(setting, [*names]))
+    meant = setting
+    if isinstance(value, Mapping) and len(value) == 1:  # a mistyped table with one setting, as `--set` makes it
+        meant += f".{next(iter(value))}"
+    same_last = [name for name in names if name.rpartition(".")[2] == meant.rpartition(".")[2]]
+    suggestion = nearest(meant, same_last, cutoff=0) if same_last else nearest(meant, names)
+    return Fault(setting, "unknown setting", remedy=suggestion and f"did you mean {suggestion}?")
 
 
-def suggested(name: str, known: Sequence[str]) -> str | None:
-    """`did you mean dataset.votes or challenger.reward.votes?`; None if no setting is like the name."""
-    suggestions = nearest_settings(name, known)
-    return f"did you mean {' or '.join(suggestions)}?" if suggestions else None
+@cache
+def setting_names(kind: type[BaseModel], above: str = "") -> tuple[str, ...]:
+    """The dotted names of all settings and tables of a configuration, those of every `type` among them."""
+    names = dict[str, None]()
+    for name, field in kind.model_fields.items():
+        names[f"{above}{name}"] = None
+        if get_origin(field.annotation) is dict:
+            names |= dict.fromkeys(f"{above}{name}.{key}" for key in get_args(get_args(field.annotation)[0]))
+        for table in _tables(field.annotation):
+            names |= dict.fromkeys(setting_names(table, f"{above}{name}."))
+    return tuple(names)
 
 
-def _at(tree: Any, dotted: str) -> Any:
-    for part in dotted.split("."):
-        tree = tree.get(part) if isinstance(tree, Mapping) else None
-    return tree
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The tables that a setting may have, one for each `type`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    else:
+        for argument in get_args(annotation):
+            yield from _tables(argument)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
 
@@ -203,5 +204,6 @@ def _blamed(fault: Fault, overrides: Mapping[str, Any], overrides_are: str) -> F
     for name, value in overrides.items():
         above, below = fault.setting.startswith(f"{name}."), name.startswith(f"{fault.setting}.")
         if name == fault.setting or above or below:
-            return fault.blamed_on(name, _typed(name, value, overrides_are))
+            setting = name if below else fault.setting
+            return replace(fault, setting=setting, source=_typed(name, value, overrides_are))
     return fault

@@ -188,4 +188,4 @@ def _raised(setting: str, check: Callable[[], Any], *errors: type[CoevoError]) -
     try:
         check()
     except errors as error:
-        yield Fault.of(setting, str(error).removeprefix(f"{setting}: "))
+        yield Fault(setting, str(error).removeprefix(f"{setting}: "))

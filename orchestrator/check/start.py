@@ -98,7 +98,7 @@ def startable(
         # Without a preset, an override may be the number that was asked for. A preset's own number asks for nothing.
         asked = iterations if preset else config.iterations
         if asked > 0 and (problem := queries.runs.too_few_iterations(row, asked)) is not None:
-            faults.append(Fault.of("iterations", problem))
+            faults.append(Fault("iterations", problem))
         config = config.model_copy(update={"iterations": max(row.iterations, config.iterations)})
     return config, [*faults, *unready(config, new=row is None, fetch=fetch)]
 
@@ -112,7 +112,7 @@ def _requested(
     try:
         queries.runs.refuse_name(run)
     except StoreError as error:
-        faults.insert(0, Fault.of("name", str(error).removeprefix("run name: ")))
+        faults.insert(0, Fault("name", str(error).removeprefix("run name: ")))
     length = length_of(iterations)
     try:
         config, wrong = load_despite_faults(preset_path(preset), {**overrides, **length}, overrides_are)

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from core.settings.parsing import ConfigError
-from core.statistics.remaining import Remaining
 from core.unicode import without_commands
 from orchestrator.check.answers import Answers, answers_for, as_json
 from orchestrator.check.machine.examine import OF_MACHINE, Result, examine
@@ -197,7 +196,7 @@ def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
         if found.problems:
             yield from _wrapped(f"It would take less memory with {'; '.join(advice(found))}.")
     if answers.measured is not None:
-        took = range_text(Remaining(*(3600 * hours for hours in answers.measured.run_hours)))
+        took = range_text(*(3600 * hours for hours in answers.measured.run_hours))
         runs = ", ".join(answers.measured.runs)
         yield from _wrapped(f"As {runs} went here, the run takes {took}.")
 

@@ -13,7 +13,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
-from core.statistics.remaining import Remaining
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
 from orchestrator.cli.question import printable
 from orchestrator.cli.runs import state_cells
@@ -217,7 +216,7 @@ def _stages(row: Mapping[str, Any]) -> str:
 def _remaining(row: Mapping[str, Any]) -> str:
     """The time until the run ends, as a range; empty if nothing is known."""
     of_run = (row.get("remaining") or {}).get("of_run")
-    return range_text(Remaining(**of_run)) if of_run else ""
+    return range_text(of_run["low"], of_run["high"]) if of_run else ""
 
 
 def _pool_table(trainings: list[PoolRow]) -> Table:

@@ -23,7 +23,7 @@ from trainers.micro.bases import BASES, DEFAULT
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESETS = ROOT / "deploy" / "runs"
-PAPERS = ROOT / "docs" / "presets.md"  # only in a checkout
+PAPERS = PRESETS / "papers.tsv"  # what the papers state, setting by setting
 APPLICATIONS = ROOT / "deploy" / "serve"
 BENCHMARKS = ROOT / "deploy" / "benchmarks"
 SUITES = ROOT / "deploy" / "suites"

@@ -1,4 +1,4 @@
-"""The command `prefect`, with the API's limits of headers and of slow connections for the server that it starts.
+"""The command `prefect`, with the API's limit of headers for the server that it starts.
 
 `coevo up` and docker-compose.yml start Prefect's server with it: `python -m orchestrator.installation.prefect_command
 server start`.

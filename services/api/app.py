@@ -75,7 +75,7 @@ def create_app(
 
     Prefect (`prefect`) starts runs from the preset files in `presets`; if either is None, no run can be started.
     `ray_answers` tells whether Ray does, for /metrics; None: it is not known.
-    `papers` is the file docs/presets.md, which compares presets with papers; None: the papers' values are not shown.
+    `papers` is the file deploy/runs/papers.tsv, with what the papers state; None: the papers' values are not shown.
     `question_sets` are the benchmarks and suites that a caller may name.
     `refuse_unready` raises an error when a run cannot start, as far as this process can know. `texts` is the folder
     with the texts of rollouts, and `run_logs` that with the logs of runs; None: they are not available.

@@ -1,14 +1,14 @@
-"""The API's OpenAPI description: the text at its top, an example of each answer, and plain types."""
+"""The API's OpenAPI description: the text at its top, an example of each error, and plain types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 
-from services.api import examples
-from services.api.problems import MEDIA_TYPE
+from services.api.problems import MEDIA_TYPE, problem
 from services.client import LARGEST_PAGE
 
 INTRODUCTION = f"""Runs of the co-evolution loop, their questions with every vote, labels, checkpoints and figures. The
@@ -48,16 +48,15 @@ _VALUES = ("default", "enum", "const", "examples")  # what in a schema is no sch
 
 
 def install(app: FastAPI) -> None:
-    """Have the application describe its errors with their media type, its answers with examples, and plain types."""
+    """Have the application describe its errors with their media type and an example, and plain types."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
             description = plain()
             for operation in operations_of(description):
-                _give_errors_their_media_type(operation)
+                _describe_errors(operation)
                 _simplify_parameters(operation)
-            examples.add(operations_of(description))
             schemas = description["components"]["schemas"]
             schemas.update({name: simple(schema) | {"title": name} for name, schema in schemas.items()})
         return plain()
@@ -69,12 +68,13 @@ def operations_of(description: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (operation for path in description["paths"].values() for operation in path.values())
 
 
-def _give_errors_their_media_type(operation: dict[str, Any]) -> None:
-    """FastAPI describes errors with the media type of the route's other answers."""
+def _describe_errors(operation: dict[str, Any]) -> None:
+    """FastAPI describes errors with the media type of the route's other answers, and without an example."""
     for status, response in operation["responses"].items():
         if status.startswith(("4", "5")):
             [answer] = response["content"].values()
-            response["content"] = {MEDIA_TYPE: answer}
+            error = problem(int(status), HTTPStatus(int(status)).description)
+            response["content"] = {MEDIA_TYPE: {**answer, "example": error.model_dump()}}
 
 
 def _simplify_parameters(operation: dict[str, Any]) -> None:

@@ -24,7 +24,6 @@ from orchestrator.cli import app
 from orchestrator.cli.question import show
 from orchestrator.installation.home import Home
 from services.api.access.keys import accept_home_key
-from services.api.examples import EXAMPLES
 from services.api.question_schemas import QuestionDetail
 from storage import queries
 from storage.errors import StoreError
@@ -35,6 +34,55 @@ from tests.live import COEVO, terminated, wait_until
 from tests.synthetic_run import fill_run
 
 ODD = "\x9b2J\u202e"  # a control sequence for a terminal, and a character that reverses the text after it
+QUESTION_ID = "demo/1/000042"
+QUESTION = {
+    "id": QUESTION_ID,
+    "run": "demo",
+    "iteration": 1,
+    "index": 42,
+    "text": "What is 7 + 5 * 3?",
+    "checkpoint": "demo/challenger/1",
+    "seed": "421",
+    "given_answer": None,
+    "verdict": "kept",
+    "answer": "22",
+    "votes": 6,
+    "m": 10,
+    "parsed": 10,
+    "unknown": 0,
+    "p_hat": 0.6,
+    "denominator": "all",
+    "oracles": [{"question_id": QUESTION_ID, "oracle": "exact", "verdict": "right", "truth": "22"}],
+    "raw": "<question>What is 7 + 5 * 3?</question>\n\\boxed{22}",
+    "classes": [{"answer": "22", "votes": 6}, {"answer": "36", "votes": 4}],
+    "rollouts": [
+        {
+            "question_id": QUESTION_ID,
+            "sample_index": sample,
+            "answer": "22" if sample < 6 else "36",
+            "in_class": int(sample >= 6),
+            "agrees": sample < 6,
+            "tokens": 24 + sample,
+            "finish_reason": "stop",
+            "mean_entropy": 0.31,
+            "entropy_error": 0.0,
+            "checkpoint": "demo/base/0",
+            "seed": str(7421 + sample),
+        }
+        for sample in range(10)
+    ],
+    "annotations": [
+        {
+            "question_id": QUESTION_ID,
+            "annotator": "ann",
+            "verdict": "right",
+            "note": "",
+            "made_at": "2026-03-01T09:14:30Z",
+        }
+    ],
+    "cluster": {"number": 3, "size": 5},
+    "trained_on": [{"question_id": QUESTION_ID, "checkpoint": "demo/solver/1", "steps": [2, 9]}],
+}
 
 
 @pytest.fixture
@@ -133,7 +181,7 @@ def test_a_home_s_key_is_stored_once_and_refused_after_it_was_revoked(home_folde
 
 def test_a_question_s_texts_are_shown_without_markup_or_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     """Neither Rich nor the terminal interprets what a model or an annotator wrote."""
-    shown = TypeAdapter(QuestionDetail).validate_python(EXAMPLES["QuestionDetail"])
+    shown = TypeAdapter(QuestionDetail).validate_python(QUESTION)
     odd = "[red]7[/] :cat:\x1b[2J\u202e"
     annotation = replace(shown.annotations[0], note=odd)
     show(replace(shown, text=f"{odd}\nmore", answer=odd, annotations=[annotation]))

@@ -25,21 +25,21 @@ PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 # The highest number of a figure and of a table in each paper.
 PAPERS = {"R-Zero": (4, 8), "SRT": (17, 1), "EVOL-RL": (5, 4), "SCRL": (5, 9), "Poly-EPO": (5, 1)}
 WORDS = " ".join(PAGE.split())  # a line may end within a command
-SHORT = dict(re.findall(r"`([A-Z]+)` stands for `(--set [^`]+)`", WORDS))
+SHORT = dict(re.findall(r"`([A-Z]+)` stands for `([^`]+)`", WORDS))
 TABLE = PAGE.partition("| paper | commands |")[2].partition("\n\n")[0]
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines()[2:]]
 TITLES = [f"{paper} {number}" for row in ROWS for paper, *of in map(str.split, row[0].split(";")) for number in of]
 
 
 def _commands(cell: str) -> Iterator[str]:
-    """The commands of a cell. A span that begins with options, or stands for some, is a run of the last preset."""
+    """The commands of a cell. A span of a name with settings is a further run of the last preset."""
     preset = ""
     for span in re.findall(r"`([^`]+)`", cell):
         if span.startswith("coevo "):
             yield span.removeprefix("coevo ")
             preset = " ".join(span.split()[1:3])
-        elif span.partition(" ")[0] in SHORT or (span.startswith("--") and "--name" in span):
-            yield f"{preset} {span}"
+        elif " " in span and not span.startswith(("-", "python ")):
+            yield f"{preset} --name {span}"
 
 
 EXAMPLES = re.findall(r"`coevo (compare [^`]+)`", WORDS)
@@ -48,7 +48,8 @@ COMMANDS = sorted({command for row in ROWS for command in _commands(row[1])} | {
 
 def _parsed(command: str) -> dict[str, Any]:
     """The parameters of a command, read by the command line itself. Nothing is run."""
-    arguments = [word for part in shlex.split(command) for word in shlex.split(SHORT.get(part, shlex.quote(part)))]
+    words = [word for part in shlex.split(command) for word in (SHORT[part].split() if part in SHORT else [part])]
+    arguments = [word for part in words for word in (["--set", part] if "=" in part else [part])]
     node: Any = get_command(app)
     while isinstance(node, TyperGroup) and not arguments[0].startswith("-"):
         _, node, arguments = node.resolve_command(node.context_class(node), arguments)

@@ -29,7 +29,7 @@ def presets(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(sqlite: Store, presets: Path, tmp_path: Path) -> TestClient:
-    papers = ROOT / "docs" / "presets.md"
+    papers = ROOT / "deploy" / "runs" / "papers.tsv"
     app = create_app(sqlite, tmp_path, ask_for_keys=False, presets=presets, papers=papers)
     return TestClient(app, "http://localhost")
 

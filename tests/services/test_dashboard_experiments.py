@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    exports, papers = tmp_path_factory.mktemp("exports"), ROOT / "docs" / "presets.md"
+    exports, papers = tmp_path_factory.mktemp("exports"), PRESETS / "papers.tsv"
     with served(create_app(store, exports, ask_for_keys=False, presets=PRESETS, papers=papers)) as url:
         yield url
 

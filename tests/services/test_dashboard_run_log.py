@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,7 +19,7 @@ from storage import queries
 from storage.session import open_store
 from tests.api_server import served
 from tests.browsing import Look, look_at, without_complaints
-from tests.synthetic_run import create, fill_run, finish
+from tests.synthetic_run import add_iteration, create, fill_run, finish
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202egnirts"
 SCHEMES: list[Literal["light", "dark"]] = ["light", "dark"]
@@ -27,8 +28,8 @@ LOOKS: list[Look] = [(scheme, width) for scheme in SCHEMES for width in (1400, 4
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The dashboard of a store with a finished run, one whose labelling failed, one at its first training, and one of a
-    preset of which there is no other run."""
+    """The dashboard of a store with a finished run, one whose labelling failed, one in its second iteration, and one at
+    its first stage."""
     home = Home(tmp_path_factory.mktemp("home"))
     store = open_store(home.database, create=True)
     fill_run(store, "finished", per_level=2)
@@ -41,8 +42,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             say("evaluate 0: micro pass@1 27.1% [24.0, 30.2], greedy 26.0% [20.9, 31.9] (n = 240); 60.0 s")
     with store.write() as session:
         held = {"iteration": 1, "owner": "host:1:1"}
+        add_iteration(session, "at-work", 1, random.Random(1), per_level=2)
         queries.run_leases.claim_run(session, run="at-work", owner="host:1:1", lease_seconds=600)
-        queries.ledger.claim_stage(session, run="at-work", stage="train_challenger", lease_seconds=600, **held)
+        second = {**held, "iteration": 2}
+        queries.ledger.claim_stage(session, run="at-work", stage="train_challenger", lease_seconds=600, **second)
         queries.ledger.claim_stage(session, run="failed", stage="label_questions", lease_seconds=600, **held)
         queries.ledger.fail_stage(session, run="failed", stage="label_questions", error="InferenceError: 503", **held)
     with kept(home, "failed", 1, "label_questions"):
@@ -98,13 +101,13 @@ def test_a_run_at_work_shows_how_long_it_will_take(address: str, page: Page) -> 
     with without_complaints(page):
         page.goto(f"{address}/runs/at-work")
         remaining = page.locator(".remaining")
-        expect(remaining).to_contain_text("train challenger 1: about ")
+        expect(remaining).to_contain_text("train challenger 2: about ")
         expect(remaining).to_contain_text("whole run: about ")
-        expect(remaining).to_contain_text("judging by the times of finished and of this run's own stages")
+        expect(remaining).to_contain_text("judging by the run's own iterations so far")
         page.goto(f"{address}/runs/alone")
         expect(remaining).to_have_text(
-            "Remaining time: not known yet, since nothing shows how long read_prompts of iteration 0 takes: it was "
-            "done in no earlier iteration of the run, and in no finished run of the same preset and stages."
+            "Remaining time: not known yet, since read_prompts of iteration 0 was done in no earlier iteration of the "
+            "run."
         )
         page.goto(f"{address}/runs/finished")
         expect(page.get_by_role("heading", name="finished", level=1)).to_be_visible()

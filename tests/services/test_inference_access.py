@@ -11,7 +11,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.config import HTTP_PROTOCOLS
 
 from core.settings.serving import Service
-from services.api.access.connections import TimelyH11
 from services.inference import access
 from services.inference.keys import keys_of
 from services.inference.server import proxy
@@ -67,9 +66,9 @@ def test_a_websocket_needs_the_key_too(monkeypatch: pytest.MonkeyPatch) -> None:
             assert websocket.receive_text() == "answered"
 
 
-def test_the_proxy_limits_headers_and_slow_connections() -> None:
+def test_the_proxy_limits_headers() -> None:
     client()
-    assert HTTP_PROTOCOLS["auto"] == f"{TimelyH11.__module__}:{TimelyH11.__name__}"
+    assert HTTP_PROTOCOLS["auto"] == HTTP_PROTOCOLS["h11"]
 
 
 def test_applications_ask_for_no_key_where_ray_has_no_token() -> None:

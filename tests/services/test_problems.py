@@ -15,7 +15,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from services.api.access.body_limit import LARGEST
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.examples.problems import PROBLEMS
 from storage import queries
 from storage.rows import PoolRow
 from storage.session import Store
@@ -104,7 +103,7 @@ def test_a_refused_body_is_answered_with_one_sentence(sqlite: Store, tmp_path: P
     assert api.post(f"{PREFIX}{ITERATION}/samples", content=body, headers=headers).json()["detail"] == detail
 
 
-def test_the_examples_of_errors_are_what_the_api_answers(sqlite: Store, tmp_path: Path) -> None:
+def test_every_documented_error_is_answered_as_a_problem(sqlite: Store, tmp_path: Path) -> None:
     fill(sqlite)
     api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=True), "http://localhost")
     reader, person = (
@@ -126,7 +125,13 @@ def test_the_examples_of_errors_are_what_the_api_answers(sqlite: Store, tmp_path
     with sqlite.write() as session:
         session.execute(text("DROP TABLE pool_jobs"))
     answers.append(api.get(f"{PREFIX}/pool", headers=reader))
-    assert [answer.json() for answer in answers] == list(PROBLEMS.values())
+    problems = [answer.json() for answer in answers]
+    statuses = [400, 401, 403, 404, 409, 413, 415, 416, 422, 503]
+    assert [problem["status"] for problem in problems] == [answer.status_code for answer in answers] == statuses
+    begins = ("after", "Authorization", "Authorization", "run nobody", f"run {RUN}, iteration 2", "the request's body")
+    begins += ("Content-Type", "Range", "query.limit", "the database did not answer")
+    for problem, begin in zip(problems, begins, strict=True):
+        assert problem["detail"].startswith(begin)
 
 
 def test_every_route_refuses_a_parameter_that_it_does_not_have(api: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""What lies in a GPU's memory and on the disk, line by line, in GiB. docs/check.md has the formulas as a table."""
+"""What lies in a GPU's memory and on the disk, line by line, in GiB. docs/presets.md has the formulas as a table."""
 
 from __future__ import annotations
 

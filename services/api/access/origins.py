@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.api.problems import MEDIA_TYPE, Problem, documented, problem
 
-# The refusals of a route that writes: a body that is not text or too large (body_limit.py), and those of `same_site`.
-REFUSALS = documented(400, 403, 413, 415)
+# The refusals of a route that writes: a body that is not text, late or too large (body_limit.py), and `same_site`'s.
+REFUSALS = documented(400, 403, 408, 413, 415)
 
 
 def same_site(request: Request) -> None:

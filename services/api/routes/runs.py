@@ -10,13 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from core.settings.config import RunConfig
-from core.statistics.remaining import Key
 from services.api import run_views
 from services.api.dependencies import After, Limit, PrefectDependency, RunName, StoreDependency
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
-from services.remaining import RunRemaining, remaining_in
+from services.remaining import Key, RunRemaining, remaining_in
 from services.run_states import State
 from storage import queries
 from storage.queries.run_list import RunFilter, RunSort

@@ -1,5 +1,5 @@
-"""Makes Ray Serve's HTTP proxy require the key of every request before an application sees it, and limits its
-connections.
+"""Makes Ray Serve's HTTP proxy require the key of every request before an application sees it, and refuse large
+headers.
 
 Without the key, a web page in a browser on the machine, or another user of the machine, could send requests to the
 models and delay the others. Ray calls `middlewares` in the proxy's process, because the environment variable
@@ -45,6 +45,6 @@ class KeyOnly:
 
 def middlewares() -> list[Middleware]:
     """The middlewares that Ray Serve's proxy puts in front of all applications. Ray calls this before it starts the
-    proxy's server, so the server's connections can be limited here."""
+    proxy's server, so the server's headers can be limited here."""
     limit_every_uvicorn()
     return [Middleware(KeyOnly)]

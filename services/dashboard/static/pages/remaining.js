@@ -9,12 +9,16 @@ export function RemainingTime({ run, pollMs }) {
   if (!data?.stage) return null;
   if (!data.of_stage && !data.of_run)
     return data.unknown && html`<p class="meta remaining">Remaining time: not known yet, since ${data.unknown}.</p>`;
-  const ofStage =
-    data.of_stage && `${humanise(data.stage)} ${data.iteration}: about ${durationRange(data.of_stage)} left`;
-  const ofRun = data.of_run && `whole run: about ${durationRange(data.of_run)} left, unless it is stopped early`;
-  const basis = data.similar.length > 0 ? `the times of ${data.similar.join(", ")} and of` : "the times of";
+  const ofStage = data.of_stage && `${humanise(data.stage)} ${data.iteration}: ${timeLeft(data.of_stage)} left`;
+  const ofRun = data.of_run && `whole run: ${timeLeft(data.of_run)} left, unless it is stopped early`;
   return html`<p class="meta remaining">
     ${[ofStage, ofRun].filter(Boolean).join(" · ")}
-    <small>, judging by ${basis} this run's own stages</small>
+    <small>, judging by the run's own iterations so far</small>
   </p>`;
+}
+
+/** The mean and, if they differ, the range. @param {{ mean: number, low: number, high: number }} left */
+function timeLeft({ mean, low, high }) {
+  const [about, range] = [durationRange({ low: mean, high: mean }), durationRange({ low, high })];
+  return about === range ? `about ${about}` : `about ${about} (${range})`;
 }
