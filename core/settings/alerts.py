@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -41,21 +39,19 @@ class Rule:
 
 # A warning is about the change that one would look into, a critical alert about one that spoils the next iteration.
 # Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
-RULES: Mapping[Tested, Rule] = MappingProxyType(
-    {
-        "label_accuracy": Rule("kept", "down", warning=0.05, critical=0.1, weight=81),
-        "ill_posed_share": Rule("all", "up", warning=0.05, critical=0.15),
-        "p_hat": Rule("all", "either", warning=0.1, critical=0.25),
-        "vote_entropy": Rule("all", "down", warning=0.1, critical=0.3),  # nats
-        "unparsed_share": Rule("all", "up", warning=0.05, critical=0.15),
-        "truncated_share": Rule("all", "up", warning=0.05, critical=0.15),
-        "kept_share": Rule("all", "down", warning=0.1, critical=0.25),
-        "duplicate_share": Rule("all", "up", warning=0.1, critical=0.3),
-        "malformed_share": Rule("all", "up", warning=0.1, critical=0.3),
-        "response_length": Rule("all", "either", warning=100, critical=500),  # tokens
-        "held_out": Rule("", "down", warning=0.03, critical=0.1),
-    }
-)
+RULES: dict[Tested, Rule] = {
+    "label_accuracy": Rule("kept", "down", warning=0.05, critical=0.1, weight=81),
+    "ill_posed_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "p_hat": Rule("all", "either", warning=0.1, critical=0.25),
+    "vote_entropy": Rule("all", "down", warning=0.1, critical=0.3),  # nats
+    "unparsed_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "truncated_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "kept_share": Rule("all", "down", warning=0.1, critical=0.25),
+    "duplicate_share": Rule("all", "up", warning=0.1, critical=0.3),
+    "malformed_share": Rule("all", "up", warning=0.1, critical=0.3),
+    "response_length": Rule("all", "either", warning=100, critical=500),  # tokens
+    "held_out": Rule("", "down", warning=0.03, critical=0.1),
+}
 # How many tokens matter depends on the token limit of the run, so that this one must be asked for.
 _USUAL = tuple(name for name in RULES if name != "response_length")
 
