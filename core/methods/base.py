@@ -26,7 +26,7 @@ class Objective(Part):
     """How the rewards of a group become a gradient. The advantages are here, the loss is in `trainers.local.grpo`."""
 
     rollouts: ClassVar[int]  # of a prompt, unless `[….training] rollouts_per_prompt` is set
-    clip_low: ClassVar[float] = 0.2  # of every paper; only the upper limit is moved
+    clip_low: ClassVar[float] = 0.2  # of every paper that states it; only the upper limit is moved
     kl_in: ClassVar[Literal["loss", "reward"]] = "loss"  # SRT's is in the reward
 
     clip_high: Scale = 0.2

@@ -37,7 +37,7 @@ class Rule:
     weight: float = 1.0  # of the false-alarm rate, relative to the weights of the other rules
 
 
-# A warning is about the change that one would look into, a critical alert about one that spoils the next iteration.
+# The sizes are chosen: a warning is a change to look into, a critical alert one that spoils the next iteration.
 # Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
 RULES: dict[Tested, Rule] = {
     "label_accuracy": Rule("kept", "down", warning=0.05, critical=0.1, weight=81),
@@ -69,10 +69,11 @@ class Alerts(Part):
     figures: tuple[Tested, ...] = _USUAL  # those that are tested
     min_n: Positive = 100  # needed both in the iteration and in those it is compared with, or nothing is tested
 
-    iterations: ClassVar[int] = 10  # about as long as the papers' runs, for which the rate holds
+    iterations: ClassVar[int] = 10  # for which the rate holds; R-Zero's runs have three to five
     window: ClassVar[int] = 5  # previous iterations that an iteration is compared with, or as many as there are
-    slow_share: ClassVar[float] = 0.1  # of a rule's rate, that the CUSUM gets: most drifts that matter are sudden
-    slow_k: ClassVar[float] = 0.5  # standard errors per iteration that it ignores: half of the drift sought, as usual
+    # Of a rule's rate, that the CUSUM gets. With the rest, `sudden` finds 90% of falls of ten points (docs/alerts.md).
+    slow_share: ClassVar[float] = 0.1
+    slow_k: ClassVar[float] = 0.5  # standard errors that it ignores: as usual half of the drift sought, one
     # SRT 4.1.1: the rise of the pseudo-reward and the KL, in nats per token, with which a fall of accuracy is a
     # collapse. They are those of the guard's signal `hacking`.
     collapse_jump: ClassVar[float] = 0.05

@@ -52,10 +52,10 @@ class Judge(Service):
     attempts: ClassVar[int] = 8  # per request; many, since a service may limit the rate of requests
     batch: ClassVar[int] = 64  # questions whose labels are stored together or not at all: at most so many are lost
     # Questions with known verdicts, added to each batch, of which this share must be right: a judge that is right nine
-    # times in ten loses a fifth of its batches, and one that guesses all of them (docs/audits.md).
+    # times in ten loses a fifth of its batches (docs/audits.md).
     sentinels: ClassVar[int] = 8
     sentinel_accuracy: ClassVar[float] = 0.8
-    batch_attempts: ClassVar[int] = 3  # how often a batch is asked before the audit fails: chance takes 0.7% of them
+    batch_attempts: ClassVar[int] = 3  # how often a batch is asked; that judge then fails with 0.7% of them
 
     @property
     def oracle(self) -> str:

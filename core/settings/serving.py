@@ -43,9 +43,9 @@ class Service(Part):
     model: str
     key_variable: str | None = None  # of this service alone: with a secret of coevo's own, it could run programs
 
-    # Seconds for one request: a judge on a busy card may need them for a reply of 4,096 tokens.
+    # Seconds for one request, in which a judge writes 4,096 tokens at 14 tokens a second.
     timeout: ClassVar[float] = 300.0
-    attempts: ClassVar[int] = 5  # of one request; with their pauses they outlast a restart of the service
+    attempts: ClassVar[int] = 5  # of one request, with growing pauses, since a service may be restarted
     deadline: ClassVar[float] = 600.0  # seconds for all attempts of one request and the pauses between them
 
     @field_validator("key_variable")

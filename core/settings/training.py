@@ -71,7 +71,7 @@ class Training(Part):
 
 
 class ChallengerTraining(Training):
-    """How much the Challenger trains: no paper gives its few steps a warm-up or another schedule."""
+    """How much the Challenger trains: R-Zero gives its few steps neither a warm-up nor another schedule."""
 
     schedule: ClassVar[Literal["constant"]] = "constant"  # type: ignore[misc]
     warmup_steps: ClassVar[int] = 0  # type: ignore[misc]

@@ -70,13 +70,13 @@ class Guard(Part):
     # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
     hacking_jump: ClassVar[float] = 0.05  # rise of the votes' agreement with their majority, since the first steps…
     hacking_kl: ClassVar[float] = 0.15  # …and the least KL to the reference, in nats per token
-    entropy_floor: ClassVar[float] = 0.1  # of the first steps' entropy; a tenth leaves about one answer to a prompt
+    entropy_floor: ClassVar[float] = 0.1  # of the first steps' entropy; chosen, as EVOL-RL (2.3) gives no number
     # How far label accuracy must fall below the training's first steps, and pass@1 on the benchmark below its best;
     # less is not worth ending a run. Both falls must also be too large for chance, the second at the rate of false
     # alarms that `alerts.rate` allows a run.
     wrong_labels_points: ClassVar[float] = 0.1
     decline_points: ClassVar[float] = 0.03
-    # Of the Challenger's questions, far above what its first iterations have.
+    # Of the Challenger's questions. Both are chosen, not measured.
     ill_posed_share: ClassVar[float] = 0.2
     repetition_share: ClassVar[float] = 0.5  # of its last questions in training, or of the candidates, that repeat
 

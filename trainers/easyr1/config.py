@@ -27,7 +27,7 @@ from trainers.rollouts import folder_in
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
 _NO_DUAL_CLIP = 1e9  # a ratio that no token reaches, because no paper uses the dual clip
-_EXPERIENCE = 4  # times as many sequences fit into a forward pass without gradients, as EasyR1's own 16 and 4
+_EXPERIENCE = 4  # times as many sequences in a forward pass without gradients as in one with them
 _PATIENCE_S = 600.0  # how long the reward waits for a lost replica, which is back within minutes; the GPUs idle
 # Checkpoints to keep: the newest, the one before it, and the first, which EasyR1 always keeps as its best. The one
 # before it is needed because EasyR1 removes old checkpoints before it writes the newest, and the machine may fail while
