@@ -18,8 +18,8 @@ _FREE: dict[str, Any] = {"kl_coefficient": 0.0}
 ARMS: dict[str, Arm] = {
     "srt_pushed": Arm("srt", "none", _FREE, **_PUSHED, every=4),
     "truth_pushed": Arm("rloo", "truth", _FREE, **_PUSHED, every=4),
-    "srt_guarded": Arm("srt", "none", _FREE, **_PUSHED, every=1, guard=Guard(hacking="stop")),
-    "truth_guarded": Arm("rloo", "truth", _FREE, **_PUSHED, guard=Guard(hacking="stop")),
+    "srt_guarded": Arm("srt", "none", _FREE, **_PUSHED, every=1, guard=Guard(actions={"hacking": "stop"})),
+    "truth_guarded": Arm("rloo", "truth", _FREE, **_PUSHED, guard=Guard(actions={"hacking": "stop"})),
 }
 _TITLES = {
     "srt_pushed": "SRT",

@@ -30,7 +30,7 @@ def fake_service(answer: Answer) -> Iterator[tuple[Service, list[tuple[str, dict
             self.answer(*answer(before, body))
 
     with listening(Answering) as url:
-        service = Service(url=f"{url}/v1", model="m", attempts=3)
+        service = Service(url=f"{url}/v1", model="m").model_copy(update={"attempts": 3})
         breaker_of(service).answered()  # an earlier service that was down may have had the same port
         yield service, requests
 

@@ -57,17 +57,17 @@ def schedule_factor(training: Training, done: int, steps: int) -> float:
     """The share of `learning_rate` that a step gets after `done` steps of `steps`, as in EasyR1 and verl.
 
     During the w warm-up steps it is `done / w`, so the first step has learning rate 0: it fills AdamW's moments and
-    changes no weight. After them it is 1, or, with `schedule = "cosine"` and the minimum m,
-    `m + (1 - m) (1 + cos(pi (done - w) / (steps - w))) / 2`, which would reach m one step after the last (EasyR1,
+    changes no weight. After them it is 1, or, with `schedule = "cosine"`,
+    `(1 + cos(pi (done - w) / (steps - w))) / 2`, which would reach 0 one step after the last (EasyR1,
     verl/utils/torch_functional.py: get_cosine_schedule_with_warmup).
     """
-    warmup, minimum = training.warmup_steps, training.min_learning_rate_share
+    warmup = training.warmup_steps
     if done < warmup:
         return done / warmup
     if training.schedule == "constant":
         return 1.0
     progress = (done - warmup) / (steps - warmup)
-    return minimum + (1 - minimum) * (1 + math.cos(math.pi * progress)) / 2
+    return (1 + math.cos(math.pi * progress)) / 2
 
 
 def _shuffled(job: SolverJob, epoch: int) -> list[TrainQuestion]:

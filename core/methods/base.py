@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,23 @@ class Objective(Part):
     """How the rewards of a group become a gradient. The advantages are here, the loss is in `trainers.local.grpo`."""
 
     rollouts: ClassVar[int]  # of a prompt, unless `[….training] rollouts_per_prompt` is set
+    clip_low: ClassVar[float] = 0.2  # of every paper that states it; only the upper limit is moved
+    kl_in: ClassVar[Literal["loss", "reward"]] = "loss"  # SRT's is in the reward
 
-    advantage: Advantage = "zscore"
-    clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: Scale = 0.2
-    entropy_coefficient: Factor = 0.0
     kl_coefficient: Factor = 1e-2
-    kl_in: Literal["loss", "reward"] = "loss"
     loss_average: LossAverage = "sequence"
-    trained_share: float = Field(1.0, gt=0, le=1)  # share of the rollouts that is trained on; all rollouts vote
 
-    @property
-    def zero_sum(self) -> bool:
-        """Whether the advantages of a group sum to zero."""
-        return True
+    if TYPE_CHECKING:  # settings of the Solver's methods, constants of the Challenger's reward
+
+        @property
+        def advantage(self) -> Advantage: ...
+
+        @property
+        def entropy_coefficient(self) -> float: ...
+
+        @property
+        def trained_share(self) -> float: ...
 
     def advantages(self, rewards: Floats, clusters: Sequence[int] | None = None, seed: int = 0) -> Floats:
         """Advantages (G,) of the rewards (G,) of one prompt's rollouts, by the estimator that `advantage` names.
@@ -73,6 +76,9 @@ class Method(Objective):
 
     type: str
     labels: Labels | Literal["none"] = "offline"
+    advantage: Advantage = "zscore"
+    entropy_coefficient: Factor = 0.0
+    trained_share: float = Field(1.0, gt=0, le=1)  # share of the rollouts that is trained on; all rollouts vote
 
     @property
     def needs(self) -> frozenset[Signal]:

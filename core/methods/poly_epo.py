@@ -7,15 +7,14 @@ n rollouts and an objective f, with f' the mean of f over the sets:
 
 Over all C(N, n) sets, the mean has a closed form for both objectives here. The polychromic objective is a sum of terms
 that depend on one or two rollouts and on whether a set misses a cluster; for the greatest reward, the sets are counted
-in which a rollout is the greatest. So no set is built, even for N = 64, n = 8 (4.4 billion sets). If `K` sets are
-sampled, uniformly and without replacement (Proposition B.1), these are built.
+in which a rollout is the greatest. So no set is built, even for N = 64, n = 8 (4.4 billion sets), and none has to be
+sampled, as in Proposition B.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from math import comb
 from typing import ClassVar, Literal
 
@@ -24,30 +23,23 @@ from numpy.typing import NDArray
 
 from core.methods.base import Advantage, Floats, LossAverage, Method, Signal
 from core.rollouts.strategies import DEGENERATE
-from core.settings.bounds import Answers, Factor, Positive, Scale
+from core.settings.bounds import Answers, Factor, Scale
 from core.types import Group, Scored
 
 _ROUNDING = 1e-12  # more than the rounding error of means of terms of about 1
-
-SetScores = Callable[[NDArray[np.bool_]], Floats]  # sets (K, N) as membership -> their scores (K,)
+_LAMBDA = 0.5  # of GRPO+DIV: the paper does not give it; this is the value of the example in 5.2
 
 
 class SetMethod(Method):
-    """An objective over sets of rollouts (Poly-EPO 3, A). `sets` is the number of sampled sets; None means all sets."""
+    """An objective over all sets of so many rollouts (Poly-EPO 3, A)."""
 
     rollouts: ClassVar[int] = 8  # N
 
     advantage: Literal["set"] = "set"
     set_size: Answers = 4  # n
-    sets: Positive | None = None  # K
     clip_high: Scale = 0.28
     kl_coefficient: Factor = 0.0
     loss_average: LossAverage = "max_length"
-
-    @property
-    def zero_sum(self) -> bool:
-        """Whether the advantages of a group sum to zero. Those of sampled sets do not."""
-        return self.sets is None
 
     def check_group_size(self, rollouts: int) -> None:
         if self.set_size > rollouts:
@@ -74,10 +66,10 @@ class PolyEpo(SetMethod):
         scored = super().score(group)
         return replace(scored, learn=scored.learn and group.clusters is not None)
 
-    def _estimate(self, rewards: Floats, clusters: Sequence[int] | None, seed: int) -> Floats:
+    def _estimate(self, rewards: Floats, clusters: Sequence[int] | None, _seed: int) -> Floats:
         if clusters is None:
             raise ValueError("clusters: poly_epo's advantages need them, got None")
-        return polychromic_advantages(rewards, clusters, self.set_size, self.sets, seed)
+        return polychromic_advantages(rewards, clusters, self.set_size)
 
 
 class PassAtN(SetMethod):
@@ -85,8 +77,8 @@ class PassAtN(SetMethod):
 
     type: Literal["pass_at_n"] = "pass_at_n"
 
-    def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, seed: int) -> Floats:
-        return pass_at_n_advantages(rewards, self.set_size, self.sets, seed)
+    def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, _seed: int) -> Floats:
+        return pass_at_n_advantages(rewards, self.set_size)
 
 
 class Grpo(Method):
@@ -104,16 +96,12 @@ class Grpo(Method):
 
 
 class GrpoDiv(Method):
-    """GRPO+DIV (Poly-EPO eq. 17): the reward plus a bonus for being in a small cluster.
-
-    The paper does not give its lambda; 0.5 is the value of the example in 5.2.
-    """
+    """GRPO+DIV (Poly-EPO eq. 17): the reward plus a bonus for being in a small cluster."""
 
     rollouts: ClassVar[int] = 8
     signals: ClassVar[frozenset[Signal]] = frozenset({"clusters"})
 
     type: Literal["grpo_div"] = "grpo_div"
-    diversity_weight: Factor = 0.5  # lambda
     advantage: Advantage = "mean"
     clip_high: Scale = 0.28
     kl_coefficient: Factor = 0.0
@@ -130,48 +118,30 @@ class GrpoDiv(Method):
         clusters, count = np.array(group.clusters), len(group.clusters)
         sizes = (clusters[:, None] == clusters[None, :]).sum(1)
         bonus = (count / sizes - 1) / max(1, count - 1) * (clusters != DEGENERATE)
-        rewards, of_rollouts = scored.rewards + self.diversity_weight * bonus, tuple({"bonus": float(d)} for d in bonus)
+        rewards, of_rollouts = scored.rewards + _LAMBDA * bonus, tuple({"bonus": float(d)} for d in bonus)
         return replace(scored, rewards=rewards, parts={"bonus": float(bonus.mean())}, rollout_parts=of_rollouts)
 
 
-def polychromic_advantages(
-    rewards: Floats, clusters: Sequence[int], size: int, sets: int | None = None, seed: int = 0
-) -> Floats:
+def polychromic_advantages(rewards: Floats, clusters: Sequence[int], size: int) -> Floats:
     """Advantages (N,) under `f(G) = mean reward of G * distinct clusters in G / n` (eq. 10, 11).
 
-    Rollouts of cluster `DEGENERATE` count in the mean reward but not as a cluster (A.1). `size` is n. `sets` is K; None
-    means all sets. A rollout that is in none of the K sets gets 0.
+    Rollouts of cluster `DEGENERATE` count in the mean reward but not as a cluster (A.1). `size` is n.
 
     Raises:
-        ValueError: `size` is not in 1..N, `sets` is not positive, or there is not one cluster per rollout.
+        ValueError: `size` is not in 1..N, or there is not one cluster per rollout.
     """
-    _check(rewards, size, sets)
+    _check(rewards, size)
     if len(clusters) != len(rewards):
         raise ValueError(f"clusters: expected {len(rewards)}, one per rollout, got {len(clusters)}")
     strategies = np.array(clusters)
     member = strategies[:, None] == np.unique(strategies[strategies != DEGENERATE])[None, :]  # (N, C)
-
-    def score(chosen: NDArray[np.bool_]) -> Floats:
-        distinct: Floats = ((chosen.astype(np.float64) @ member) > 0).sum(1)
-        scores: Floats = (chosen @ rewards) / size * distinct / size
-        return scores
-
-    if _is_all(len(rewards), size, sets):
-        return _centred(_polychromic_means(rewards, member, size))
-    return _sampled_advantages(score, len(rewards), size, sets or 0, seed)
+    return _centred(_polychromic_means(rewards, member, size))
 
 
-def pass_at_n_advantages(rewards: Floats, size: int, sets: int | None = None, seed: int = 0) -> Floats:
+def pass_at_n_advantages(rewards: Floats, size: int) -> Floats:
     """Advantages (N,) under `f(G) = the greatest reward in G` (section 5.1), like `polychromic_advantages`."""
-    _check(rewards, size, sets)
-
-    def score(chosen: NDArray[np.bool_]) -> Floats:
-        scores: Floats = np.where(chosen, rewards, -np.inf).max(1)
-        return scores
-
-    if _is_all(len(rewards), size, sets):
-        return _centred(_greatest_means(rewards, size))
-    return _sampled_advantages(score, len(rewards), size, sets or 0, seed)
+    _check(rewards, size)
+    return _centred(_greatest_means(rewards, size))
 
 
 def _polychromic_means(rewards: Floats, member: NDArray[np.bool_], size: int) -> Floats:
@@ -216,41 +186,6 @@ def _greatest_means(rewards: Floats, size: int) -> Floats:
     return means
 
 
-def _sampled_advantages(score: SetScores, n: int, size: int, sets: int, seed: int) -> Floats:
-    """Advantages (N,) over `sets` sampled sets."""
-    chosen = _sample_sets(n, size, sets, np.random.default_rng(seed))
-    scores = score(chosen)
-    if np.ptp(scores) <= _ROUNDING:
-        return np.zeros(n)
-    sums, counts = (scores - scores.mean()) @ chosen, chosen.sum(0)
-    advantages: Floats = np.divide(sums, counts, out=np.zeros(n), where=counts > 0)
-    return advantages
-
-
-def _sample_sets(n: int, size: int, sets: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw `sets` different sets, uniformly among all such choices, as membership (K, N)."""
-    if 2 * sets > comb(n, size):  # more than half of all sets: these are few enough to list
-        all_sets = np.array(list(combinations(range(n), size)))
-        return _membership(all_sets[generator.choice(len(all_sets), sets, replace=False)], n)
-    chosen = np.zeros((0, n), dtype=np.bool_)
-    while len(chosen) < sets:  # keep the first K different sets of independent draws
-        drawn = generator.random((sets, n)).argpartition(size - 1, axis=1)[:, :size]
-        chosen = np.concatenate([chosen, _membership(drawn, n)])
-        _, first = np.unique(np.packbits(chosen, axis=1), axis=0, return_index=True)
-        chosen = chosen[np.sort(first)]
-    return chosen[:sets]
-
-
-def _membership(indices: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
-    chosen = np.zeros((len(indices), n), dtype=np.bool_)
-    np.put_along_axis(chosen, indices, True, axis=1)
-    return chosen
-
-
-def _is_all(n: int, size: int, sets: int | None) -> bool:
-    return sets is None or sets >= comb(n, size)
-
-
 def _centred(means: Floats) -> Floats:
     """Subtract the mean over all sets, which is the mean of `means`, because all sets have the same size.
 
@@ -260,8 +195,6 @@ def _centred(means: Floats) -> Floats:
     return centred if np.ptp(means) > _ROUNDING else np.zeros_like(means)
 
 
-def _check(rewards: Floats, size: int, sets: int | None) -> None:
+def _check(rewards: Floats, size: int) -> None:
     if not 1 <= size <= len(rewards):
         raise ValueError(f"set_size: expected 1 to {len(rewards)}, the number of rollouts, got {size}")
-    if sets is not None and sets < 1:
-        raise ValueError(f"sets: expected at least 1, or None for all, got {sets}")

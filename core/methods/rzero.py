@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from core.methods.base import Method, Objective
-from core.settings.bounds import Answers, Factor, Share
+from core.settings.bounds import Answers, Factor
 from core.types import PseudoLabel, QuestionFormat, Score
 
 
@@ -22,12 +22,17 @@ class ChallengerReward(Objective):
 
     rollouts: ClassVar[int] = 4
 
-    advantage: Literal["zscore"] = "zscore"
+    # A.1: z-scores and no entropy bonus; and a rollout that is not trained on would be paid for in vain, because the
+    # Challenger's do not vote.
+    advantage: ClassVar[Literal["zscore"]] = "zscore"
+    entropy_coefficient: ClassVar[float] = 0.0
+    trained_share: ClassVar[float] = 1.0
+    bleu_distance: ClassVar[float] = 0.5  # tau_BLEU, 2.2
+
     variant: Literal["paper", "official"] = "paper"
     format: QuestionFormat = "tags"
     votes: Answers = 10  # m, the Solver's answers to a question
     repetition_weight: Factor = 1.0  # lambda; with 0 there is no repetition penalty, an ablation of Table 3
-    bleu_distance: Share = 0.5  # tau_BLEU
 
     def scores(self, questions: Sequence[str | None], labels: Sequence[PseudoLabel | None]) -> list[Score]:
         """The rewards (B,) of a batch of Challenger rollouts, from their questions and the Solver's votes on them.

@@ -30,7 +30,7 @@ class Srt(Method):
     labels: Labels = "online"
     advantage: Advantage = "rloo"
     kl_coefficient: Factor = 1e-3
-    kl_in: Literal["loss", "reward"] = "reward"
+    kl_in: ClassVar[Literal["loss", "reward"]] = "reward"
     loss_average: LossAverage = "max_length"
 
 
@@ -56,5 +56,5 @@ class Rloo(Method):
     type: Literal["rloo"] = "rloo"
     advantage: Advantage = "rloo"
     kl_coefficient: Factor = 1e-3
-    kl_in: Literal["loss", "reward"] = "reward"
+    kl_in: ClassVar[Literal["loss", "reward"]] = "reward"
     loss_average: LossAverage = "max_length"

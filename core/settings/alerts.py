@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from core.settings.bounds import Factor, Iterations, Part, Positive, Scale
+from core.settings.bounds import Part, Positive
 
 # The figures that can be tested for a change, which are those with an interval.
 Tested = Literal[
@@ -26,39 +26,34 @@ Tested = Literal[
 ]
 
 
-class Rule(Part):
+@dataclass(frozen=True, slots=True)
+class Rule:
     """A test of one series. A change raises an alert if it is significant and at least as large as `warning`."""
 
-    over: Literal["kept", "all", ""] = "all"  # the questions that the series is over
+    over: Literal["kept", "all", ""]  # the questions that the series is over
     direction: Literal["down", "up", "either"]
-    warning: Factor  # the smallest change that raises an alert, in the unit of the series
-    critical: Factor  # the smallest change that raises a critical alert
-    weight: Scale = 1.0  # of the false-alarm rate, relative to the weights of the other rules
-    enabled: bool = True
-
-    @model_validator(mode="after")
-    def _critical_is_not_below_warning(self) -> Rule:
-        if self.critical < self.warning:
-            raise ValueError(f"critical: expected at least warning, {self.warning:g}, got {self.critical:g}")
-        return self
+    warning: float  # the smallest change that raises an alert, in the unit of the series
+    critical: float  # the smallest change that raises a critical alert
+    weight: float = 1.0  # of the false-alarm rate, relative to the weights of the other rules
 
 
-def _rules() -> dict[Tested, Rule]:
-    # Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
-    return {
-        "label_accuracy": Rule(over="kept", direction="down", warning=0.05, critical=0.1, weight=81),
-        "ill_posed_share": Rule(direction="up", warning=0.05, critical=0.15),
-        "p_hat": Rule(direction="either", warning=0.1, critical=0.25),
-        "vote_entropy": Rule(direction="down", warning=0.1, critical=0.3),  # nats
-        "unparsed_share": Rule(direction="up", warning=0.05, critical=0.15),
-        "truncated_share": Rule(direction="up", warning=0.05, critical=0.15),
-        "kept_share": Rule(direction="down", warning=0.1, critical=0.25),
-        "duplicate_share": Rule(direction="up", warning=0.1, critical=0.3),
-        "malformed_share": Rule(direction="up", warning=0.1, critical=0.3),
-        # In tokens. Off, because how many tokens matter depends on the token limit of the run.
-        "response_length": Rule(direction="either", warning=100, critical=500, enabled=False),
-        "held_out": Rule(over="", direction="down", warning=0.03, critical=0.1),
-    }
+# The sizes are chosen: a warning is a change to look into, a critical alert one that spoils the next iteration.
+# Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
+RULES: dict[Tested, Rule] = {
+    "label_accuracy": Rule("kept", "down", warning=0.05, critical=0.1, weight=81),
+    "ill_posed_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "p_hat": Rule("all", "either", warning=0.1, critical=0.25),
+    "vote_entropy": Rule("all", "down", warning=0.1, critical=0.3),  # nats
+    "unparsed_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "truncated_share": Rule("all", "up", warning=0.05, critical=0.15),
+    "kept_share": Rule("all", "down", warning=0.1, critical=0.25),
+    "duplicate_share": Rule("all", "up", warning=0.1, critical=0.3),
+    "malformed_share": Rule("all", "up", warning=0.1, critical=0.3),
+    "response_length": Rule("all", "either", warning=100, critical=500),  # tokens
+    "held_out": Rule("", "down", warning=0.03, critical=0.1),
+}
+# How many tokens matter depends on the token limit of the run, so that this one must be asked for.
+_USUAL = tuple(name for name in RULES if name != "response_length")
 
 
 class Alerts(Part):
@@ -71,24 +66,20 @@ class Alerts(Part):
     """
 
     rate: float = Field(0.05, gt=0, lt=1)
-    iterations: Iterations = 10
-    window: Iterations = 5  # previous iterations that an iteration is compared with, or as many as there are
+    figures: tuple[Tested, ...] = _USUAL  # those that are tested
     min_n: Positive = 100  # needed both in the iteration and in those it is compared with, or nothing is tested
-    slow_share: float = Field(0.1, gt=0, lt=1)  # of a rule's rate, that the CUSUM gets
-    slow_k: Factor = 0.5  # standard errors per iteration that the CUSUM ignores as chance
-    collapse_jump: Factor = 0.05  # the rise of the pseudo-reward…
-    collapse_kl: Factor = 0.15  # …and the KL, in nats per token, with which a fall of accuracy is a collapse
-    rules: dict[Tested, Rule] = Field(default_factory=_rules)
 
-    @field_validator("rules", mode="before")
-    @classmethod
-    def _with_defaults(cls, rules: Any) -> Any:
-        """Add the default rules that are missing, and in each rule the default settings that are missing."""
-        if not isinstance(rules, Mapping):
-            return rules
-        defaults = {name: rule.model_dump() for name, rule in _rules().items()}
-        changed = {
-            name: {**defaults.get(name, {}), **rule} if isinstance(rule, Mapping) else rule
-            for name, rule in rules.items()
-        }
-        return {**defaults, **changed}
+    iterations: ClassVar[int] = 10  # for which the rate holds; R-Zero's runs have three to five
+    window: ClassVar[int] = 5  # previous iterations that an iteration is compared with, or as many as there are
+    # Of a rule's rate, that the CUSUM gets. With the rest, `sudden` finds 90% of falls of ten points (docs/alerts.md).
+    slow_share: ClassVar[float] = 0.1
+    slow_k: ClassVar[float] = 0.5  # standard errors that it ignores: as usual half of the drift sought, one
+    # SRT 4.1.1: the rise of the pseudo-reward and the KL, in nats per token, with which a fall of accuracy is a
+    # collapse. They are those of the guard's signal `hacking`.
+    collapse_jump: ClassVar[float] = 0.05
+    collapse_kl: ClassVar[float] = 0.15
+
+    @property
+    def rules(self) -> dict[Tested, Rule]:
+        """The rules of the figures that are tested."""
+        return {name: RULES[name] for name in self.figures}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Attempts, Part, Positive, Seconds, Share, Temperature, Tokens, Workers
+from core.settings.bounds import Answers, Part, Positive, Seconds, Temperature, Tokens, Workers
 from core.settings.serving import Service
 from core.suggestions import did_you_mean
 
@@ -47,12 +47,15 @@ class Judge(Service):
     samples: Answers = 1  # replies per question; more than half of them must agree
     temperature: _Temperature = 0.1  # R-Zero E.3; None: not sent, for a service that refuses it
     max_tokens: Tokens = 4096
-    attempts: Attempts = 8  # per request; many, since a service may limit the rate of requests
     concurrency: Workers = 16  # requests at the same time
-    batch: Positive = 64  # questions whose labels are stored together or not at all
-    sentinels: Answers = 8  # questions with known verdicts, added to each batch
-    sentinel_accuracy: Share = 0.8  # a batch with a smaller share of right sentinels is thrown away
-    batch_attempts: Attempts = 3  # how often a batch is asked, before the audit fails
+
+    attempts: ClassVar[int] = 8  # per request; many, since a service may limit the rate of requests
+    batch: ClassVar[int] = 64  # questions whose labels are stored together or not at all: at most so many are lost
+    # Questions with known verdicts, added to each batch, of which this share must be right: a judge that is right nine
+    # times in ten loses a fifth of its batches (docs/audits.md).
+    sentinels: ClassVar[int] = 8
+    sentinel_accuracy: ClassVar[float] = 0.8
+    batch_attempts: ClassVar[int] = 3  # how often a batch is asked; that judge then fails with 0.7% of them
 
     @property
     def oracle(self) -> str:

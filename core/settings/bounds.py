@@ -20,7 +20,6 @@ Iterations = Annotated[int, Field(gt=0, le=MOST_ITERATIONS)]
 Workers = Annotated[int, Field(gt=0, le=1_024)]  # processes, nodes, GPUs, requests at the same time
 Answers = Annotated[int, Field(gt=0, le=1_024)]  # answers to one prompt, which one request to a service may ask for
 Tokens = Annotated[int, Field(gt=0, le=1_000_000)]  # tokens of one answer, or characters of a question
-Attempts = Annotated[int, Field(gt=0, le=1_000)]  # attempts, with a growing pause before each further one
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # the range that the store can hold
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Decay = Annotated[float, Field(ge=0, lt=1)]  # the weight that a running mean gives to its past

@@ -71,19 +71,15 @@ def setting_names(kind: type[BaseModel], above: str = "") -> tuple[str, ...]:
         names[f"{above}{name}"] = None
         if get_origin(field.annotation) is dict:
             names |= dict.fromkeys(f"{above}{name}.{key}" for key in get_args(get_args(field.annotation)[0]))
-        for path, table in _tables(field.annotation, f"{above}{name}"):
-            names |= dict.fromkeys(setting_names(table, f"{path}."))
+        for table in _tables(field.annotation):
+            names |= dict.fromkeys(setting_names(table, f"{above}{name}."))
     return tuple(names)
 
 
-def _tables(annotation: Any, path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The tables of an annotation with their names; a dictionary with known keys has one for each key."""
+def _tables(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The tables that a setting may have, one for each `type`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield path, annotation
-    elif get_origin(annotation) is dict:
-        keys, values = get_args(annotation)
-        for key in get_args(keys):
-            yield from _tables(values, f"{path}.{key}")
+        yield annotation
     else:
         for argument in get_args(annotation):
-            yield from _tables(argument, path)
+            yield from _tables(argument)

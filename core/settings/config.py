@@ -26,7 +26,7 @@ from core.settings.prompts import Prompts
 from core.settings.serving import Serving
 from core.settings.trainers import LocalSettings, TrainerSettings
 from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
-from core.statistics.guard import Guard, LoopGuard
+from core.statistics.guard import Guard
 from core.types import Denominator, Flow, Role
 
 _SUPERVISED = "supervised learns from true labels: expected prompts with labels = 'given'"
@@ -160,11 +160,15 @@ class _Run(Part):
     def _warmup_ends(self) -> Self:
         for planned in self.trainings:
             steps = self.solver_steps if planned.table == "solver" else planned.training.steps
-            if planned.training.warmup_steps >= steps:
+            if (warmup := planned.training.warmup_steps) < steps:
+                continue
+            if planned.table == "labelled":
                 raise ValueError(
-                    f"{planned.table}.training.warmup_steps: expected fewer than the {steps} steps of the training, "
-                    f"got {planned.training.warmup_steps}"
+                    f"labelled.steps: expected more than solver.training.warmup_steps = {warmup}, got {steps}"
                 )
+            raise ValueError(
+                f"solver.training.warmup_steps: expected fewer than the {steps} steps of the training, got {warmup}"
+            )
         return self
 
 
@@ -184,7 +188,6 @@ class CoEvolution(_Run):
     challenger: Challenger = Challenger()
     dataset: Dataset = Dataset()
     labelled: Labelled | None = None
-    guard: LoopGuard = LoopGuard()
 
     @property
     def votes_before_training(self) -> bool:
@@ -202,12 +205,12 @@ class CoEvolution(_Run):
     def trainings(self) -> tuple[PlannedTraining, ...]:
         challenger, labelled = self.challenger, self.labelled
         challenger_training = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
-        labelled_trainings = (
-            ()
-            if labelled is None
-            else (PlannedTraining("labelled", labelled.training, labelled.reward, labelled.rollouts),)
-        )
-        return (*([challenger_training] if challenger.trained else []), *super().trainings, *labelled_trainings)
+        trainings = (*([challenger_training] if challenger.trained else []), *super().trainings)
+        if labelled is None:
+            return trainings
+        training, reward = labelled.training(self.solver), labelled.reward(self.solver)
+        rollouts = training.rollouts_per_prompt or reward.rollouts
+        return (*trainings, PlannedTraining("labelled", training, reward, rollouts))
 
     @property
     def prompt_sets(self) -> tuple[Prompts, ...]:

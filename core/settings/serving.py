@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
-from core.settings.bounds import Attempts, Part, Seconds, Workers
+from core.settings.bounds import Part, Workers
 
 
 class Serving(Part):
@@ -42,10 +42,11 @@ class Service(Part):
     url: str = Field(pattern=r"^https?://[^@?#]+$")  # up to and including /v1; it is stored, so it holds no secret
     model: str
     key_variable: str | None = None  # of this service alone: with a secret of coevo's own, it could run programs
-    timeout: Seconds = 120.0  # seconds, for one request
-    attempts: Attempts = 5  # of one request
-    # Seconds, for all attempts of one request and the pauses between them. The first attempt has `timeout` in any case.
-    deadline: Seconds = 300.0
+
+    # Seconds for one request, in which a judge writes 4,096 tokens at 14 tokens a second.
+    timeout: ClassVar[float] = 300.0
+    attempts: ClassVar[int] = 5  # of one request, with growing pauses, since a service may be restarted
+    deadline: ClassVar[float] = 600.0  # seconds for all attempts of one request and the pauses between them
 
     @field_validator("key_variable")
     @classmethod

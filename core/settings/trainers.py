@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.settings.bounds import Part, Positive, Seconds, Share, Workers
+from core.settings.bounds import Part, Positive, Share, Workers
 
-# Seconds; longer than any step should take, because a training that is killed by mistake does its last steps again.
+# Seconds without progress, after which a training counts as hanging; longer than any step should take, because one that
+# is killed by mistake does its last steps again.
 _PROGRESS_TIMEOUT = 7200.0
 
 
@@ -21,11 +22,12 @@ class LocalSettings(Part):
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
     """
 
+    progress_timeout: ClassVar[float] = _PROGRESS_TIMEOUT
+
     type: Literal["local"] = "local"
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
-    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 
@@ -39,6 +41,8 @@ class EasyR1Settings(Part):
     once. The time of the first step includes its start, in which it loads the model and vLLM compiles it.
     """
 
+    progress_timeout: ClassVar[float] = _PROGRESS_TIMEOUT
+
     type: Literal["easyr1"] = "easyr1"
     python: str = "python3"
     source: str = "EasyR1"
@@ -47,8 +51,6 @@ class EasyR1Settings(Part):
     tensor_parallel: Workers = 1  # of vLLM, which samples the rollouts
     gpu_memory_share: Share = 0.6  # of each GPU, for vLLM
     update_micro_batch: Positive = 4  # sequences per GPU and forward pass
-    experience_micro_batch: Positive = 16
-    progress_timeout: Seconds = _PROGRESS_TIMEOUT  # without progress: then the training counts as hanging
     offload: bool = False  # keep parameters and optimiser states in the machine's memory while vLLM samples
 
 

@@ -6,7 +6,7 @@ Defaults are the papers' (R-Zero 2.2, 2.4, A.1, B.3 and E.1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,8 +21,6 @@ from core.settings.bounds import (
     LearningRate,
     Part,
     Positive,
-    Scale,
-    Share,
     Temperature,
     Tokens,
     TopP,
@@ -32,6 +30,8 @@ from core.settings.prompts import Prompts
 from core.settings.serving import Signals
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.types import TINY_BASES
+
+_LOSS = ("clip_high", "entropy_coefficient", "kl_coefficient", "loss_average")
 
 
 def trained_rollouts(rollouts: int, objective: Objective) -> int:
@@ -51,30 +51,30 @@ class Sampling(Part):
 class Training(Part):
     """How much one role trains, and on how much data (R-Zero E.1, A.1). Its reward's `Objective` defines the loss."""
 
+    max_grad_norm: ClassVar[float] = 1.0  # of every paper that names one, and of EasyR1
+
     steps: Positive = 15
     prompts_per_step: Positive = 128
     rollouts_per_prompt: Annotated[Answers, Field(ge=2)] | None = None  # None: the number of the reward's paper
     learning_rate: LearningRate = 1e-6  # after the warm-up; `trainers.schedule` has that of every step
     schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after the warm-up
     warmup_steps: Count = 0  # in which the learning rate rises from 0
-    min_learning_rate_share: Share = 0.0  # the share of `learning_rate` that the cosine falls to
     betas: tuple[Decay, Decay] = (0.9, 0.999)  # AdamW's; PyTorch's defaults, with which R-Zero was trained (EasyR1)
     weight_decay: Factor = 1e-2
-    max_grad_norm: Scale = 1.0
-    prompts_per_update: Positive | None = None  # the mini-batch of an optimiser step; None: all prompts of the step
-    updates_per_step: Positive = 1  # passes over its rollouts; with one mini-batch and one pass, nothing is clipped
+    # The mini-batch of an optimiser step; None: all prompts of the step, with which nothing is clipped.
+    prompts_per_update: Positive | None = None
     micro_batch: Positive = 16  # sequences per forward pass; it only affects memory
     checkpoint_every: Positive = 5
     workers: Workers = 1  # data-parallel processes
     sharded: bool = False  # shard weights, gradients and AdamW's moments over the workers (FSDP), if there are several
     sampling: Sampling = Sampling()
 
-    @model_validator(mode="after")
-    def _constant_has_no_minimum(self) -> Training:
-        if self.schedule == "constant" and self.min_learning_rate_share:
-            share = self.min_learning_rate_share
-            raise ValueError(f"min_learning_rate_share: expected 0 unless schedule is 'cosine', got {share:g}")
-        return self
+
+class ChallengerTraining(Training):
+    """How much the Challenger trains: R-Zero gives its few steps neither a warm-up nor another schedule."""
+
+    schedule: ClassVar[Literal["constant"]] = "constant"  # type: ignore[misc]
+    warmup_steps: ClassVar[int] = 0  # type: ignore[misc]
 
 
 class Challenger(Part):
@@ -85,7 +85,7 @@ class Challenger(Part):
 
     trained: bool = True
     reward: ChallengerReward = ChallengerReward()
-    training: Training = Training(steps=5)
+    training: ChallengerTraining = ChallengerTraining(steps=5)
     template: ChallengerTemplate = RZERO_CHALLENGER
 
     @model_validator(mode="after")
@@ -144,6 +144,8 @@ class Labelled(Part):
     By default this is a branch: each iteration's Solver is trained on the data and evaluated, and the next iteration
     goes on from the Solver as it was before. So the loop is an initialisation for labelled data, as in Figure 4. With
     `chained`, the next iteration goes on from the Solver that was trained on the data, which is not in the paper.
+
+    It is trained as in `[solver]`, as B.3 says, but for the reward, which is agreement with the label.
     """
 
     file: str  # as in `Prompts`, or "micro" or "micro-long"
@@ -151,8 +153,7 @@ class Labelled(Part):
     answer: str = "answer"
     limit: Positive | None = None
     chained: bool = False
-    reward: Supervised = Supervised()
-    training: Training = Training()
+    steps: Positive | None = None  # None: as many as one training of the Solver has
 
     @model_validator(mode="after")
     def _has_labels(self) -> Labelled:
@@ -163,10 +164,13 @@ class Labelled(Part):
             )
         return self
 
-    @property
-    def rollouts(self) -> int:
-        """How many rollouts a prompt gets."""
-        return self.training.rollouts_per_prompt or self.reward.rollouts
+    def training(self, solver: Solver) -> Training:
+        """How much it trains: as the Solver, but for the steps."""
+        return solver.training.model_copy(update={"steps": self.steps or solver.training.steps})
+
+    def reward(self, solver: Solver) -> Supervised:
+        """The reward on true labels, with the Solver's loss."""
+        return Supervised(**{name: getattr(solver.reward, name) for name in _LOSS})
 
     @property
     def prompts(self) -> Prompts:
@@ -176,7 +180,10 @@ class Labelled(Part):
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One training of an iteration. `table` is the name of its table in a preset."""
+    """One training of an iteration. `table` is the name of its table in a preset.
+
+    A training on labelled data, whose table is "labelled", has the settings of `[solver]`, but for its steps.
+    """
 
     table: str
     training: Training

@@ -96,7 +96,7 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     """
     changes: list[Finding] = []
     for name, rule in settings.rules.items():
-        names = _TESTED.get(name, (name,)) if rule.enabled else ()
+        names = _TESTED.get(name, (name,))
         matching = [key for key in series if key.name in names and key.over in (rule.over, "")]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
@@ -111,7 +111,7 @@ def untested(series: Mapping[SeriesKey, Sequence[Point]], iteration: int, settin
     """
     few = dict[SeriesKey, int]()
     for name, rule in settings.rules.items():
-        for key, points in series.items() if rule.enabled else ():
+        for key, points in series.items():
             figures = {point.iteration: figure for point in points if (figure := _figure(point)) is not None}
             before = _pooled([figure for t, figure in figures.items() if t < iteration][-settings.window :])
             is_tested = key.name in _TESTED.get(name, (name,)) and key.over in (rule.over, "")
@@ -130,7 +130,7 @@ def described(key: SeriesKey) -> str:
 
 def _rate_of(name: Tested, settings: Alerts) -> float:
     """The part of the false-alarm rate that a rule gets."""
-    weights = {tested: rule.weight for tested, rule in settings.rules.items() if rule.enabled}
+    weights = {tested: rule.weight for tested, rule in settings.rules.items()}
     return settings.rate * weights[name] / sum(weights.values())
 
 

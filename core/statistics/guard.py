@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from core.settings.bounds import Part, Positive, Scale, Share
+from core.settings.bounds import Part, Positive, Share
 from core.statistics.decline import Fall
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
@@ -47,46 +47,46 @@ _ALARM_IF: dict[Signal, tuple[str, float, str]] = {  # before the threshold, the
 _STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
 
 
+def _warnings() -> dict[Signal, Action]:
+    return dict.fromkeys(get_args(Signal), "warn")
+
+
 class Guard(Part):
-    """What counts as a signal, and the action it calls for.
+    """What counts as a signal, and the action it calls for: a preset's `[guard]` and `[guard.actions]`.
+
+    The signals `ill_posed` and `repetition` are about the Challenger's questions, so a run without a Challenger has
+    neither.
 
     "pause" asks a person in the Prefect UI. "roll_back" goes back to the best earlier iteration by pass@1 and continues
     from there, at most `max_roll_backs` times in a run; after that it stops the run. "stop" ends the run with the best
     checkpoint as its result. With any of these three actions, a signal of a step ends the training stage at that step.
     """
 
-    hacking: Action = "warn"
-    one_answer: Action = "warn"
-    no_entropy: Action = "warn"
-    wrong_labels: Action = "warn"
-    decline: Action = "warn"
-
+    actions: dict[Signal, Action] = Field(default_factory=_warnings, validate_default=True)
     window: Positive = 3  # steps that are looked at together, since a single step may be an outlier
-    # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
-    hacking_jump: Share = 0.05  # rise of the share of votes that agree with their majority, since the first steps…
-    hacking_kl: Scale = 0.15  # …and the least KL to the reference, in nats per token
     one_answer_share: Share = 0.3  # of a step's distinct prompts, with the same majority answer
-    entropy_floor: Share = 0.1  # of the entropy at the training's first steps
-    # How far label accuracy must fall below the training's first steps; the fall must also be too large for chance.
-    wrong_labels_points: Share = 0.1
-    # How far pass@1 on the benchmark must fall below its best; the fall must also be too large for chance, at the rate
-    # of false alarms that `alerts.rate` allows a run.
-    decline_points: Share = 0.03
     max_roll_backs: int = Field(1, ge=0, le=10_000)
 
+    # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
+    hacking_jump: ClassVar[float] = 0.05  # rise of the votes' agreement with their majority, since the first steps…
+    hacking_kl: ClassVar[float] = 0.15  # …and the least KL to the reference, in nats per token
+    entropy_floor: ClassVar[float] = 0.1  # of the first steps' entropy; chosen, as EVOL-RL (2.3) gives no number
+    # How far label accuracy must fall below the training's first steps, and pass@1 on the benchmark below its best;
+    # less is not worth ending a run. Both falls must also be too large for chance, the second at the rate of false
+    # alarms that `alerts.rate` allows a run.
+    wrong_labels_points: ClassVar[float] = 0.1
+    decline_points: ClassVar[float] = 0.03
+    # Of the Challenger's questions. Both are chosen, not measured.
+    ill_posed_share: ClassVar[float] = 0.2
+    repetition_share: ClassVar[float] = 0.5  # of its last questions in training, or of the candidates, that repeat
+
+    @field_validator("actions", mode="before")
+    @classmethod
+    def _others_warn(cls, actions: Any) -> Any:
+        return {**_warnings(), **actions} if isinstance(actions, Mapping) else actions
+
     def action(self, signal: Signal) -> Action:
-        action: Action = getattr(self, signal)
-        return action
-
-
-class LoopGuard(Guard):
-    """The guard of a run with a Challenger, which adds signals of the Challenger's questions."""
-
-    ill_posed: Action = "warn"
-    repetition: Action = "warn"
-
-    ill_posed_share: Share = 0.2
-    repetition_share: Share = 0.5  # of the Challenger's last questions in training, or of the candidates, that repeat
+        return self.actions[signal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def iteration_alarms(
         text = f"pass@1 is {fall.now:.1%}, down from {fall.best:.1%} on the same {fall.n:,} questions"
         chance = f"chance explains such a fall with p = {fall.p:.1g}, below {fall.limit:.1g}"
         signals.append(("decline", fall.points, guard.decline_points, f"{text}; {chance}"))
-    signals += _challenger_signals(figures, guard) if isinstance(guard, LoopGuard) else []
+    signals += _challenger_signals(figures, guard)
     return [
         Alarm(signal, guard.action(signal), value, threshold, None, text)
         for signal, value, threshold, text in signals
@@ -191,9 +191,7 @@ def iteration_alarms(
     ]
 
 
-def _challenger_signals(
-    figures: Mapping[str, float | None], guard: LoopGuard
-) -> list[tuple[Signal, float, float, str]]:
+def _challenger_signals(figures: Mapping[str, float | None], guard: Guard) -> list[tuple[Signal, float, float, str]]:
     signals: list[tuple[Signal, float, float, str]] = []
     ill_posed, repetition = figures.get("ill_posed_share"), figures.get("repetition_share")
     if ill_posed is not None and ill_posed > guard.ill_posed_share:

@@ -93,6 +93,8 @@ def untrainable(config: RunConfig) -> Iterator[Fault]:
     own_reference = isinstance(config, SelfTraining) and config.iterations > 1
     continued = isinstance(config, SelfTraining) and own_reference and config.rounds_are_one_training
     for planned in config.trainings:
+        if planned.table == "labelled":
+            continue  # its settings are the Solver's, whose faults are named already
         yield from unfit(
             planned.table, planned.training, planned.objective, own_reference=own_reference, continued=continued
         )

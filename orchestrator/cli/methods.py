@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from core.methods import METHODS, Method, Objective
+from core.methods import METHODS, Method
 from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
 from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
@@ -38,11 +38,11 @@ def list_methods(as_json: AsJson = False) -> None:
 
 def _description(method: Method) -> dict[str, Any]:
     """A method's summary and needs, and those of its settings that differ from the defaults of all methods."""
-    defaults = Objective()
+    defaults = {name: field.default for name, field in Method.model_fields.items()}
     settings = {
         name: value
         for name, value in method.model_dump(mode="json", exclude={"type", "labels", "trained_share"}).items()
-        if value != getattr(defaults, name, None)
+        if value != defaults.get(name)
     }
     return {
         "summary": _summary(type(method)),

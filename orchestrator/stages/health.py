@@ -42,10 +42,10 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
         best = context.chain(session).best()
     guard = context.config.guard
     ill_posed = signals.get("ill_posed_share") or {}
-    alarms = [
-        *_first_step_alarms(steps, context),
-        *iteration_alarms(guard, fall, {**signals, "ill_posed_share": ill_posed.get("value")}),
-    ]
+    of_questions = {**signals, "ill_posed_share": ill_posed.get("value")}
+    if isinstance(context.config, SelfTraining):
+        of_questions = {}  # no Challenger wrote them
+    alarms = [*_first_step_alarms(steps, context), *iteration_alarms(guard, fall, of_questions)]
     action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
     stopping = context.config.early_stopping
     # A roll back restarts the count, because the iterations that it discarded say nothing about those after it.

@@ -42,8 +42,9 @@ def overrides(seed: int, benchmark: Path, own_processes: bool) -> dict[str, Any]
         "trainer.own_processes": own_processes,
         **{f"challenger.training.{name}": value for name, value in _TRAINING.items()},
         "challenger.training.rollouts_per_prompt": 8,
-        **{f"{part}.training.{name}": value for part in ("solver", "labelled") for name, value in _SMALL.items()},
+        **{f"solver.training.{name}": value for name, value in _SMALL.items()},
         "solver.training.steps": 3,  # so that the folder of the first one is removed
+        "labelled.steps": 2,
         "labelled.file": "micro",
         "labelled.limit": 8,
         "dataset.candidates": 136,

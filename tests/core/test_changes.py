@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from core.settings.alerts import Alerts, Rule
+from core.settings.alerts import Alerts
 from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, described, findings, untested
 from core.statistics.estimates import mean, t95, wilson
 
 LABELS = SeriesKey("label_accuracy", "kept", "exact")
 ALERTS = Alerts()
-ONLY_LABELS = Alerts(rules={name: {"enabled": name == "label_accuracy"} for name in ALERTS.rules})
+ONLY_LABELS = Alerts(figures=("label_accuracy",))
 RUNS = 1_000
 BASELINES = np.round(np.arange(0.5, 0.901, 0.05), 2)
 
@@ -61,9 +61,9 @@ def test_a_significant_but_small_drop_raises_no_alert() -> None:
 
 def test_a_rise_raises_an_alert_only_where_the_rule_watches_both_directions() -> None:
     assert label_findings(points_of([0.5] * 5 + [0.9])) == []
-    key, either = SeriesKey("p_hat", "all"), Alerts(rules={"p_hat": {"critical": 0.3}})
+    key = SeriesKey("p_hat", "all")
     for shares in ([0.5] * 5 + [0.8], [0.8] * 5 + [0.5]):
-        assert [alert.rule for alert in label_findings(points_of(shares), either, key)] == ["sudden"]
+        assert [alert.rule for alert in label_findings(points_of(shares), ALERTS, key)] == ["sudden"]
 
 
 def test_too_few_audits_are_not_tested() -> None:
@@ -94,10 +94,11 @@ def test_a_series_that_is_not_tested_because_it_rests_on_few_items_is_named(
     assert (described(held_out), described(LABELS)) == ("held out", "label accuracy over kept by exact")
 
 
-def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on() -> None:
+def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The series falls by a point and a half an iteration; no step differs significantly from the two before."""
     slow = [0.80, 0.80, 0.80, 0.785, 0.77, 0.755, 0.74, 0.725, 0.71]
-    alerts = label_findings(points_of(slow, n=800), Alerts(window=2, rules={"label_accuracy": {"weight": 1e6}}))
+    monkeypatch.setattr(Alerts, "window", 2)
+    alerts = label_findings(points_of(slow, n=800))
     assert [(alert.rule, alert.point.iteration) for alert in alerts] == [("slow", 7), ("slow", 9)]
     first, second = alerts
     assert (first.reference, first.threshold) == pytest.approx((0.8, 0.75), abs=1e-9)
@@ -108,7 +109,7 @@ def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on() -> None
 def test_means_are_tested_by_their_intervals() -> None:
     # The standard errors are 0.1 and, for two iterations together, 0.1 / sqrt(2): sqrt(0.015) = 0.122474. The one rule
     # has the whole rate: 0.05 * 0.9 / 10 for its one direction.
-    settings = Alerts(rules={name: {"enabled": name == "vote_entropy"} for name in ALERTS.rules})
+    settings = Alerts(figures=("vote_entropy",))
     key, half = SeriesKey("vote_entropy", "all"), t95(199) * 0.1
     limit = norm.isf(0.05 * 0.9 / 10) * math.sqrt(0.015)
     for fall, expected in ((limit + 1e-3, 1), (limit - 1e-3, 0)):
@@ -181,15 +182,6 @@ def test_the_cusum_limit_is_crossed_at_the_rate_asked_for(k: float, rate: float,
         highest = np.maximum(highest, total)
     crossed = float((highest > cusum_limit(k, rate, iterations)).mean())
     assert crossed == pytest.approx(rate, abs=4 * math.sqrt(rate / runs))
-
-
-def test_a_rule_given_in_part_keeps_its_other_settings() -> None:
-    changed = Alerts(rules={"label_accuracy": {"warning": 0.02}})
-    assert changed.rules["label_accuracy"] == Rule(over="kept", direction="down", warning=0.02, critical=0.1, weight=81)
-    assert changed.rules["p_hat"] == ALERTS.rules["p_hat"]
-    assert Alerts.model_validate(changed.model_dump(mode="json")) == changed
-    with pytest.raises(ValueError, match="critical: expected at least warning"):
-        Alerts(rules={"label_accuracy": {"warning": 0.2}})
 
 
 # Simulated histories. They have every figure that has a rule, drawn with the sizes of a run: audits of 400

@@ -8,8 +8,10 @@ from typing import Any, get_args
 import pytest
 
 from core.methods.evol_rl import EvolRl
+from core.settings.alerts import RULES
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError, load_config, parse_config
+from core.statistics.guard import Signal
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 
@@ -79,10 +81,6 @@ def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_pat
             r"solver\.training\.rollouts_per_prompt: expected at least 2, got 1",
         ),
         ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: expected less than 1, got 1\.0"),
-        (
-            "[solver.training]\nmin_learning_rate_share = 0.1\n",
-            r"solver\.training\.min_learning_rate_share: expected 0 unless schedule is 'cosine', got 0.1",
-        ),
         ("iterations = \n", "not valid TOML"),
     ],
 )
@@ -227,7 +225,6 @@ def test_labels_that_a_method_would_not_use_are_refused(
     [
         ("micro", "dataset.candidates", 320, "co_evolve"),
         ("micro", "challenger", {"training": {"steps": 3}}, "co_evolve"),
-        ("micro", "guard.repetition", "stop", "co_evolve"),
         ("micro", "shared", True, "co_evolve"),
         ("micro", "labelled", {"file": "a.jsonl"}, "co_evolve"),
         ("demo", "solver.training.optimiser", "continued", "self_train"),
@@ -245,20 +242,43 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
 
 
 @pytest.mark.parametrize(
-    ("preset", "table", "optimiser", "steps"),
+    ("preset", "optimiser", "steps"),
     [
-        ("micro", "solver", {"solver.training.optimiser": "continued"}, 60),  # six rounds of ten steps
-        ("micro", "solver", {"solver.training.optimiser": "fresh"}, 10),
-        ("demo", "challenger", {}, 6),
+        ("micro", {"solver.training.optimiser": "continued"}, 60),  # six rounds of ten steps
+        ("micro", {"solver.training.optimiser": "fresh"}, 10),
+        ("demo", {}, 24),
     ],
 )
-def test_a_warm_up_ends_before_its_training(preset: str, table: str, optimiser: dict[str, str], steps: int) -> None:
-    name, path = f"{table}.training.warmup_steps", RUNS / f"{preset}.toml"
+def test_a_warm_up_ends_before_its_training(preset: str, optimiser: dict[str, str], steps: int) -> None:
+    name, path = "solver.training.warmup_steps", RUNS / f"{preset}.toml"
     load_config(path, {name: steps - 1, **optimiser})
     with pytest.raises(
         ConfigError, match=f"{name}={steps}: expected fewer than the {steps} steps of the training, got {steps}"
     ):
         load_config(path, {name: steps, **optimiser})
+
+
+def test_labelled_data_is_trained_on_with_the_solver_s_numbers() -> None:
+    labelled = {"labelled.file": "micro", "labelled.limit": 9}
+    path = RUNS / "demo.toml"
+    *_, solver, branch = load_config(path, labelled).trainings
+    assert (branch.table, branch.training, branch.rollouts) == ("labelled", solver.training, solver.rollouts)
+    loss = ("clip_low", "clip_high", "entropy_coefficient", "kl_coefficient", "kl_in", "loss_average")
+    assert {name: getattr(branch.objective, name) for name in loss} == {
+        name: getattr(solver.objective, name) for name in loss
+    }
+    fewer = load_config(path, {**labelled, "labelled.steps": 3, "solver.training.warmup_steps": 2}).trainings[-1]
+    assert fewer.training == solver.training.model_copy(update={"steps": 3, "warmup_steps": 2})
+    with pytest.raises(ConfigError, match=r"labelled\.steps"):
+        load_config(path, {**labelled, "labelled.steps": 2, "solver.training.warmup_steps": 2})
+
+
+def test_the_guard_s_other_signals_warn_and_alerts_have_the_rules_of_their_figures() -> None:
+    config = load_config(RUNS / "demo.toml", {"guard.actions.decline": "pause", "alerts.figures": ["p_hat"]})
+    assert {signal: config.guard.action(signal) for signal in get_args(Signal)} == {
+        signal: "pause" if signal == "decline" else "warn" for signal in get_args(Signal)
+    }
+    assert config.alerts.rules == {"p_hat": RULES["p_hat"]}
 
 
 def test_rounds_on_given_prompts_are_one_training_by_default() -> None:

@@ -15,7 +15,7 @@ from core.statistics.decline import fall_from, fall_p
 from core.statistics.guard import Guard
 from core.types import Evaluated
 
-ALERTS, POINTS = Alerts(), Guard().decline_points
+ALERTS, POINTS = Alerts(), Guard.decline_points
 
 
 @given(st.lists(st.integers(-4, 4), max_size=8))

@@ -10,7 +10,6 @@ from core.statistics.decline import Fall
 from core.statistics.guard import (
     Action,
     Guard,
-    LoopGuard,
     Signal,
     TrainingHistory,
     alarm_if,
@@ -20,7 +19,7 @@ from core.statistics.guard import (
     strongest,
 )
 
-GUARD = Guard(window=2, hacking_jump=0.1, hacking_kl=0.2)
+GUARD = Guard(window=2)
 
 
 def steps(**figures: list[float]) -> list[dict[str, float]]:
@@ -38,7 +37,7 @@ def test_rising_agreement_with_a_high_kl_is_hacking() -> None:
     hacked = steps(majority_share=[0.4, 0.6, 0.6, 0.65, 0.75], kl=[0, 0.01, 0.1, 0.2, 0.3])
     [alarm] = step_alarms(hacked, GUARD)
     assert (alarm.signal, alarm.action, alarm.step) == ("hacking", "warn", 5)
-    assert (alarm.value, alarm.threshold) == (pytest.approx(0.25), 0.2)
+    assert (alarm.value, alarm.threshold) == (pytest.approx(0.25), 0.15)
     assert (
         alarm.text == "step 5: 70% of the votes agree with their majority, up from 50%, at a KL of 0.25 nats per token"
     )
@@ -99,8 +98,7 @@ def test_labels_that_are_wrong_more_often_than_at_first_are_a_signal() -> None:
     assert (alarm.signal, alarm.action, alarm.step) == ("wrong_labels", "warn", 5)
     assert (alarm.value, alarm.threshold) == (pytest.approx(0.5), pytest.approx(0.75 - 3.5 * 0.0484123))
     assert alarm.text == "step 5: 50% of the labels are right (n = 200), down from 75% at the beginning (n = 200)"
-    assert signals(fallen, Guard(window=2, wrong_labels="ignore")) == []
-    assert signals(fallen, Guard(window=2, wrong_labels_points=0.3)) == []
+    assert signals(fallen, Guard(window=2, actions={"wrong_labels": "ignore"})) == []
 
 
 @pytest.mark.parametrize(
@@ -127,13 +125,13 @@ def test_a_step_without_figures_makes_no_signal() -> None:
 
 def test_an_ignored_signal_raises_no_alarm() -> None:
     one_answer = steps(same_label_share=[0.9, 0.9])
-    assert signals(one_answer, Guard(one_answer="ignore", window=2)) == []
-    [alarm] = step_alarms(one_answer, Guard(one_answer="roll_back", window=2))
+    assert signals(one_answer, Guard(actions={"one_answer": "ignore"}, window=2)) == []
+    [alarm] = step_alarms(one_answer, Guard(actions={"one_answer": "roll_back"}, window=2))
     assert alarm.action == "roll_back"
 
 
 def test_an_iteration_s_signals_are_decline_ill_posed_and_repetition() -> None:
-    guard = LoopGuard(decline="stop", ill_posed="pause", repetition="roll_back")
+    guard = Guard(actions={"decline": "stop", "ill_posed": "pause", "repetition": "roll_back"})
     assert iteration_alarms(guard, None, {"ill_posed_share": 0.2, "repetition_share": 0.5}) == []
     ill, fall = {"ill_posed_share": 0.25, "repetition_share": 0.75}, Fall(0.4, 0.52, 1_020, 0.0003, 0.005)
     decline = "pass@1 is 40.0%, down from 52.0% on the same 1,020 questions; chance explains such a fall with p = "
@@ -142,8 +140,6 @@ def test_an_iteration_s_signals_are_decline_ill_posed_and_repetition() -> None:
         ("ill_posed", "pause", "25% of the Challenger's questions are ill-posed"),
         ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
     ]
-    # Without a Challenger the questions are given, so their figures are no signal.
-    assert [alarm.signal for alarm in iteration_alarms(Guard(), fall, ill)] == ["decline"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +157,7 @@ def test_a_decline_is_a_fall_that_is_large_enough_and_too_large_for_chance(fall:
 
 def test_of_several_alarms_the_strongest_action_counts() -> None:
     shares = {"ill_posed_share": 1.0, "repetition_share": 1.0}
-    alarms = iteration_alarms(LoopGuard(repetition="roll_back"), figures=shares)
+    alarms = iteration_alarms(Guard(actions={"repetition": "roll_back"}), figures=shares)
     assert strongest(alarms) == "roll_back"
     assert strongest([]) == "ignore"
     expected: dict[Action, bool] = {"ignore": False, "warn": False, "pause": True, "roll_back": True, "stop": True}

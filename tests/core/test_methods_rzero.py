@@ -62,9 +62,9 @@ def test_the_released_code_s_reward_by_hand() -> None:
     assert values(questions, [5, 3, 10, None, None], OFFICIAL) == pytest.approx(expected)
 
 
-def test_the_bleu_distance_decides_which_questions_repeat_another() -> None:
-    strict = ChallengerReward(bleu_distance=0.01)  # only an identical text is a repetition
-    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], strict) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
+def test_the_bleu_distance_decides_which_questions_repeat_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChallengerReward, "bleu_distance", 0.01)  # only an identical text is a repetition
+    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], PAPER) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
 
 
 def test_the_parts_of_a_score_explain_the_reward() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.methods.poly_epo import _sample_sets, pass_at_n_advantages, polychromic_advantages
+from core.methods.poly_epo import pass_at_n_advantages, polychromic_advantages
 from core.rollouts.strategies import DEGENERATE
 
 Floats = NDArray[np.float64]
@@ -110,50 +110,19 @@ def test_advantages_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, li
     )
 
 
-@given(st.integers(2, 12), st.data(), st.integers(0, 2**32))
-def test_sampled_sets_are_different_and_have_the_size_asked_for(count: int, data: st.DataObject, seed: int) -> None:
-    size = data.draw(st.integers(1, count))
-    sets = data.draw(st.integers(1, min(200, comb(count, size))))
-    chosen = _sample_sets(count, size, sets, np.random.default_rng(seed))
-    assert chosen.shape == (sets, count)
-    assert (chosen.sum(1) == size).all()
-    assert len(np.unique(chosen, axis=0)) == sets
-
-
-# 12 sets are drawn until they are different; 40 are chosen from a list of all sets.
-@pytest.mark.parametrize("sets", [12, 40])
-def test_sampled_sets_give_the_closed_form_on_average(sets: int) -> None:
-    """Proposition B.1 in numbers: each rollout is almost always in some set, so the average leaves nothing out."""
-    rewards, clusters = np.array([1.0, 0, 1, 0, 0, 1, 0]), (1, 1, 2, 3, DEGENERATE, 2, 1)
-    exact = polychromic_advantages(rewards, clusters, 3)
-    drawn = np.array([polychromic_advantages(rewards, clusters, 3, sets, seed) for seed in range(4000)])
-    error = 5 * drawn.std(0) / np.sqrt(len(drawn)) + 1e-3
-    assert (np.abs(drawn.mean(0) - exact) < error).all()
-    assert (drawn.std(0) > 0).any()
-
-
-def test_sampling_all_sets_gives_the_closed_form_and_a_single_set_gives_zeros() -> None:
-    rewards, clusters = np.array([1.0, 0, 1, 0]), (1, 2, 2, 3)
-    exact = polychromic_advantages(rewards, clusters, 2)
-    assert (polychromic_advantages(rewards, clusters, 2, sets=6) == exact).all()
-    one = polychromic_advantages(rewards, clusters, 2, sets=1, seed=3)
-    assert (one == 0).all()  # a single set is its own baseline, and a rollout that is in no set gets zero
-
-
 @pytest.mark.parametrize(
-    ("size", "sets", "clusters", "complaint"),
+    ("size", "clusters", "complaint"),
     [
-        (0, None, (1, 1), "set_size: expected 1 to 2"),
-        (3, None, (1, 1), "set_size: expected 1 to 2"),
-        (1, 0, (1, 1), "sets: expected at least 1"),
-        (1, None, (1,), "clusters: expected 2, one per rollout, got 1"),
+        (0, (1, 1), "set_size: expected 1 to 2"),
+        (3, (1, 1), "set_size: expected 1 to 2"),
+        (1, (1,), "clusters: expected 2, one per rollout, got 1"),
     ],
 )
 def test_sizes_and_clusters_that_do_not_fit_the_rewards_are_refused(
-    size: int, sets: int | None, clusters: tuple[int, ...], complaint: str
+    size: int, clusters: tuple[int, ...], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        polychromic_advantages(np.array([1.0, 0.0]), clusters, size, sets)
+        polychromic_advantages(np.array([1.0, 0.0]), clusters, size)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, 1 / 3])

@@ -56,8 +56,6 @@ def store_loop(store: Store, home: Home, **more: Any) -> None:
     settings = {
         **_settings(home),
         **_training("challenger"),
-        **_training("labelled"),
-        "labelled.training.rollouts_per_prompt": 3,
         "dataset.candidates": len(_CANDIDATES),
         "labelled.file": "micro",
         "labelled.limit": 6,

@@ -50,9 +50,11 @@ def run_audit(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict
 
 
 def judge_audit(service: Service, sample: int | None = 40, **settings: Any) -> Audit:
-    small = {"batch": BATCH, "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2, "name": "m"}
-    judge = Judge(url=service.url, model="m", **{**small, **settings})
-    return Audit(oracle="judge", sample=sample, judge=judge)
+    """An audit by a judge with few sentinels and attempts; `settings` are of the judge, its constants too."""
+    small = {"batch": BATCH, "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2}
+    constants = small | {name: settings.pop(name) for name in small.keys() & settings.keys()}
+    judge = Judge(url=service.url, model="m", **{"name": "m", **settings})
+    return Audit(oracle="judge", sample=sample, judge=judge.model_copy(update=constants))
 
 
 def stored_audit(store: Store, oracle: str = "judge_m") -> tuple[list[SampleRow], dict[str, OracleLabel]]:
@@ -241,13 +243,13 @@ def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> N
         before = len(requests)
         second = CliRunner().invoke(app, command)
         assert len(requests) == before == 12 + 8
-        bad = CliRunner().invoke(app, [*command, "--set", "batch=0"])
+        bad = CliRunner().invoke(app, [*command, "--set", "samples=0"])
         nowhere = CliRunner().invoke(app, [*command[:2], "nowhere", *command[3:]])
         unlabelled = CliRunner().invoke(app, [*command[:3], "9", *command[4:]])
     assert json.loads(first.stdout)["oracle"] == "judge_gpt_4o_mini"
     assert second.stdout.startswith("judge_gpt_4o_mini: 12 of ")
     assert len(stored_audit(at_home, "judge_gpt_4o_mini")[1]) == 12
-    assert (bad.exit_code, "audit.judge.batch: expected more than 0, got 0" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "audit.judge.samples: expected more than 0, got 0" in bad.stderr) == (1, True)
     assert (nowhere.exit_code, "nowhere" in nowhere.stderr) == (1, True)
     assert (unlabelled.exit_code, "no question has a pseudo-label" in unlabelled.stderr) == (1, True)
 

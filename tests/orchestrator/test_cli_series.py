@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete
 from typer.testing import CliRunner
 
-from core.statistics.guard import LoopGuard
+from core.statistics.guard import Guard
 from core.types import Evaluated, StageKey
 from orchestrator.cli import app
 from orchestrator.loop import check_health
@@ -71,7 +71,7 @@ def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited
 
 def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) -> None:
     """Two of eight questions are ill-posed, more than this run's guard allows."""
-    config = CONFIG.model_copy(update={"guard": LoopGuard(ill_posed="pause")})
+    config = CONFIG.model_copy(update={"guard": Guard(actions={"ill_posed": "pause"})})
     with store.write() as session:
         create(session, "h", config)
         evaluate(session, "h", 0, [Evaluated(f"i{i}", None, 8, 4, False, False) for i in range(10)], 1)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from core.statistics.decline import Fall
-from core.statistics.guard import Alarm, LoopGuard, iteration_alarms
+from core.statistics.guard import Alarm, Guard, iteration_alarms
 from core.types import Stage, StageKey
 from orchestrator.stages import decision_form
 from orchestrator.stages.results import stage_result
@@ -25,7 +25,8 @@ WARNING = "no better Solver for 3 iterations on micro: the best is iteration 2"
 def store(sqlite: Store) -> Store:
     """A run of three iterations, the last of which is worse than the second, with alarms after the last."""
     fill_run(sqlite, "r")
-    guard = LoopGuard(decline="pause", ill_posed="pause", decline_points=0.005, ill_posed_share=0.02)
+    guard = Guard(actions={"decline": "pause", "ill_posed": "pause"})
+    guard = guard.model_copy(update={"decline_points": 0.005, "ill_posed_share": 0.02})
     fall = Fall(now=0.63, best=0.66, n=1_020, p=0.0004, limit=0.002)
     alarms = iteration_alarms(guard, fall, {"ill_posed_share": 0.05})
     step = Alarm("no_entropy", "pause", 0.04, 0.06, 7, "step 7: the policy's entropy is 0.04")

@@ -137,7 +137,6 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         "trainer.gpus_per_node=2",
         "challenger.training.prompts_per_step=2",  # EasyR1 divides them among the GPUs
         "trainer.update_micro_batch=1",
-        "trainer.experience_micro_batch=1",
     )
     running = [gpus.start(*_run(gpus, name, *settings)) for name in ("a", "b")]
     gpus_of_applications = dict[str, set[float]]()

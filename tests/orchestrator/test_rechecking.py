@@ -39,8 +39,9 @@ def opinionated(message: str) -> str:
 
 
 def settings(service: Service, **changes: Any) -> Judge:
-    small = {"name": "m", "prompt": "equivalence", "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2}
-    return Judge(url=service.url, model="gpt", **{**small, **changes})
+    """A judge with few sentinels and attempts; `changes` are of its other constants."""
+    judge = Judge(url=service.url, model="gpt", name="m", prompt="equivalence")
+    return judge.model_copy(update={"sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2, **changes})
 
 
 def ask(store: Store, key: str, judge: Judge, *, failures_only: bool = False) -> dict[str, Any]:
@@ -184,7 +185,7 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
         assert len(requests) == 6 + 2 * 8
         again = CliRunner().invoke(app, evaluate)
         assert len(questions) == asked  # the model was not asked again
-        refused = CliRunner().invoke(app, [*recheck, "--set", "batch=0"])
+        refused = CliRunner().invoke(app, [*recheck, "--set", "samples=0"])
         unknown = CliRunner().invoke(app, ["audit", "recheck", "nosuch", *recheck[3:]])
         keyless = CliRunner().invoke(app, [*recheck, "--key-variable", "UNSET"])
     [result] = some
@@ -202,6 +203,6 @@ def test_an_evaluation_is_made_and_rechecked_from_the_command_line(at_home: Stor
         assert "the judge calls 33.3% (1.7 to 93.7) of the grader's 3 failures right" in text
         assert "they disagree on 16.7% (0.9 to 66.3) of 6 answers" in text
     assert f"{ids[0]}: it judged 100.0% of 8 questions of known answer correctly" in every.stdout
-    assert (refused.exit_code, "batch: expected more than 0, got 0" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "samples: expected more than 0, got 0" in refused.stderr) == (1, True)
     assert (unknown.exit_code, "evaluation nosuch: no such evaluation" in unknown.stderr) == (1, True)
     assert (keyless.exit_code, "UNSET is not set in the environment" in keyless.stderr) == (1, True)

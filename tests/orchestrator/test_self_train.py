@@ -50,7 +50,12 @@ def status(live: Live, name: str) -> str | None:
 def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
     """The first step crosses a threshold of 0: round 1 ends there and is rolled back, round 2 ends the run."""
     code, output = run(
-        live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+        live,
+        "guarded",
+        "iterations=4",
+        "guard.actions.one_answer=roll_back",
+        "guard.one_answer_share=0",
+        "guard.window=1",
     )
     assert code == 0, output
     done = results(live, "guarded")
@@ -68,11 +73,21 @@ def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
     assert f"its Solver is {second['back_to']['solver']}" in output
     assert "run guarded has open alerts: " in output
     again, output = run(
-        live, "guarded", "iterations=4", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+        live,
+        "guarded",
+        "iterations=4",
+        "guard.actions.one_answer=roll_back",
+        "guard.one_answer_share=0",
+        "guard.window=1",
     )
     assert again == 0  # the run stays stopped
     more, output = run(
-        live, "guarded", "iterations=5", "guard.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1"
+        live,
+        "guarded",
+        "iterations=5",
+        "guard.actions.one_answer=roll_back",
+        "guard.one_answer_share=0",
+        "guard.window=1",
     )
     assert more == 1
     assert "iterations: expected at most 4, got 5" in " ".join(output.split())
@@ -83,7 +98,7 @@ def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
 def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
     """The learning rate ruins the model: the base is the best, and after two rounds without a better one the run
     ends. A quarter of the run's own prompts says so, on which it is not trained."""
-    ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.decline=ignore")
+    ruin = ("solver.training.learning_rate=0.5", "early_stopping.patience=2", "guard.actions.decline=ignore")
     ruin = (*ruin, "early_stopping.benchmark=prompts", "early_stopping.share=0.25")
     code, output = run(live, "ruined", "iterations=5", *ruin)
     assert code == 0, output
@@ -115,7 +130,7 @@ def test_a_person_can_answer_the_guard_in_the_ui(live: Live, page: Page) -> None
     benchmark.write_text("\n".join((live.home.path / "benchmark.jsonl").read_text().splitlines()[::10]))
     settings = (*SMALL, "iterations=3", f"evaluation.benchmark={benchmark}", f"early_stopping.benchmark={benchmark}")
     offline = ("solver.reward.type=srt", "solver.reward.labels=offline", "prompts.labels=offline")
-    paused = (*settings, *offline, "guard.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
+    paused = (*settings, *offline, "guard.actions.one_answer=pause", "guard.one_answer_share=0", "guard.window=1")
     arguments = (part for setting in (*paused, "prompts.easiest=0.5") for part in ("--set", setting))
     process = live.start("run", "micro", "--name", "asked", *arguments)
     for t, decision in ((1, "roll back"), (2, "stop")):

@@ -72,7 +72,7 @@ def test_the_model_that_wrote_the_questions_answers_them_in_the_same_application
 
 def test_a_roll_back_takes_the_model_as_the_earlier_iteration_left_it(sqlite: Store) -> None:
     """Iteration 2 gives one answer to all questions; both roles go on with the Solver of iteration 1."""
-    guard = {"one_answer": "roll_back", "window": 1}
+    guard = {"actions": {"one_answer": "roll_back"}, "window": 1}
     with sqlite.write() as session:
         create(session, "s", parse_config({"shared": True, "guard": guard, "audit": {"oracle": "none"}}, "a test"))
     for role, t in TRAININGS:

@@ -117,7 +117,7 @@ def test_without_an_oracle_there_are_held_out_signals_only(sqlite: Store) -> Non
 def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, Any]:
     """The check of the last round of a run whose round 2 was rolled back to round 1; `right` has the number of right
     ones of ten held-out items for the base model and for each round."""
-    patient = {"early_stopping": {"benchmark": "micro", "patience": 2}, "guard": {"decline": "stop"}}
+    patient = {"early_stopping": {"benchmark": "micro", "patience": 2}, "guard": {"actions": {"decline": "stop"}}}
     with store.write() as session:
         create(session, run, parse_config({**SELF_TRAINED, **patient}, "a test"))
         for t, count in enumerate(right):
@@ -193,7 +193,7 @@ def test_a_run_stopped_by_an_alarm_ends_with_the_best_round_and_a_rolled_back_on
 ) -> None:
     """Round 2 gives one answer to all questions and is the best; a run that goes on continues from round 1."""
     for action, best in (("stop", "h/solver/2"), ("roll_back", "h/solver/1")):
-        run, guard = f"h{action[0]}", {"one_answer": action, "window": 1, "max_roll_backs": 9}
+        run, guard = f"h{action[0]}", {"actions": {"one_answer": action}, "window": 1, "max_roll_backs": 9}
         with sqlite.write() as session:
             create(session, run, parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
             for t, count in enumerate((3, 6, 9)):
@@ -211,7 +211,7 @@ def test_a_run_is_rolled_back_as_often_as_its_setting_allows_and_then_stopped(
     sqlite: Store, max_roll_backs: int, expected: str
 ) -> None:
     """The run has been rolled back once, in round 1; round 2 gives one answer to all questions."""
-    guard = {"one_answer": "roll_back", "window": 1, "max_roll_backs": max_roll_backs}
+    guard = {"actions": {"one_answer": "roll_back"}, "window": 1, "max_roll_backs": max_roll_backs}
     with sqlite.write() as session:
         create(session, "h", parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
         for t in (0, 1, 2):

@@ -23,10 +23,6 @@ _MORE = (
     "serving.batches=1",
     "labelled.file=micro",
     "labelled.limit=12",
-    "labelled.training.steps=3",
-    "labelled.training.checkpoint_every=1",
-    "labelled.training.prompts_per_step=4",
-    "labelled.training.rollouts_per_prompt=4",
 )
 _TEXTS = ("rollout_text", "labelled.file", "evaluation.benchmark")
 OVERRIDES: dict[str, Any] = {

@@ -61,7 +61,7 @@ def large_service(*, compressed: bool) -> Iterator[Service]:
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(PART), PART))
 
     with listening(Large) as url:
-        yield Service(url=f"{url}/v1", model="m", attempts=1)
+        yield Service(url=f"{url}/v1", model="m").model_copy(update={"attempts": 1})
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -13,9 +13,7 @@ from core.settings.trainers import EasyR1Settings
 from trainers.base import TrainJob
 
 FAKE = Path(__file__).parent / "fake_easyr1"
-SETTINGS = EasyR1Settings(
-    python=sys.executable, source=str(FAKE), gpus_per_node=2, update_micro_batch=1, experience_micro_batch=1
-)
+SETTINGS = EasyR1Settings(python=sys.executable, source=str(FAKE), gpus_per_node=2, update_micro_batch=1)
 
 
 def job_in(work: Path, start: Path, **training: Any) -> TrainJob:

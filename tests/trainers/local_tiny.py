@@ -135,4 +135,7 @@ AVERAGES: list[LossAverage] = ["sequence", "token", "max_length"]
 
 
 def objective(average: LossAverage, **changes: Any) -> RZero:
-    return RZero(loss_average=average, **{**SETTINGS, **changes})
+    """A method with these settings and constants."""
+    values = {**SETTINGS, **changes}
+    constants = {name: values.pop(name) for name in ("clip_low", "kl_in") if name in values}
+    return RZero(loss_average=average, **values).model_copy(update=constants)

@@ -19,7 +19,7 @@ from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import render, rollout_seed
 
-ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
+ONE = EasyR1Settings(gpus_per_node=1, update_micro_batch=1)
 
 
 def render_tree(job: TrainJob) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_the_policy_starts_from_a_readable_model_and_policy_and_reference_are_fl
 
 
 def test_easyr1_s_optimiser_has_the_settings_of_the_training(tmp_path: Path) -> None:
-    schedule = {"schedule": "cosine", "warmup_steps": 3, "min_learning_rate_share": 0.1}
+    schedule = {"schedule": "cosine", "warmup_steps": 3}
     settings = {"learning_rate": 2e-4, "betas": (0.8, 0.95), "weight_decay": 0.1, **schedule}
     assert render_tree(solver_job(tmp_path / "job", "rzero", {}, **settings))["worker"]["actor"]["optim"] == {
         "lr": 2e-4,
@@ -65,7 +65,7 @@ def test_easyr1_s_optimiser_has_the_settings_of_the_training(tmp_path: Path) -> 
         "strategy": "adamw",
         "lr_scheduler_type": "cosine",
         "lr_warmup_steps": 3,
-        "min_lr_ratio": 0.1,
+        "min_lr_ratio": 0.0,
     }
 
 

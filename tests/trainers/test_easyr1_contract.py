@@ -201,7 +201,7 @@ def test_easyr1_accepts_the_file_of_every_preset(easyr1: Ask, tmp_path: Path, pr
         {},
         {"warmup_steps": 3},
         {"schedule": "cosine"},
-        {"schedule": "cosine", "warmup_steps": 2, "min_learning_rate_share": 0.1},
+        {"schedule": "cosine", "warmup_steps": 2},
     ],
 )
 def test_a_step_has_the_same_learning_rate_in_both_trainers(
@@ -217,7 +217,7 @@ def test_a_step_has_the_same_learning_rate_in_both_trainers(
 def test_easyr1_reads_the_prompts_that_we_would_ask(easyr1: Ask, tmp_path: Path) -> None:
     job = solver_job_with(tmp_path, "rzero", {})
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
-    settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1)
+    settings = EasyR1Settings(gpus_per_node=1, update_micro_batch=1)
     config = render(job, settings, tokenizer, tmp_path / "easyr1")
     model = str(readable_start(MICRO, tmp_path / "model"))
     questions = [question for step in range(1, job.training.steps + 1) for question in questions_at(job, step)]

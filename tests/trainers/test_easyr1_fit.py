@@ -59,7 +59,6 @@ def test_the_challenger_s_reward_is_accepted() -> None:
             "loss_average: .*; or a kl_coefficient of 0",
         ),
         ("srt", {}, {}, "loss_average: expected 'token' or 'sequence', got 'max_length'"),
-        ("poly_epo", {"sets": 16}, {}, "sets: expected all sets"),
         ("rzero", {}, {"prompts_per_update": 48}, "expected a divisor of prompts_per_step = 128, got 48"),
         (
             "poly_epo",
@@ -92,7 +91,7 @@ def test_another_reference_than_the_start_is_refused_where_the_kl_counts() -> No
 @pytest.mark.parametrize(("prompts", "rollouts", "gpus"), [(1, 8, 2), (8, 64, 16)])
 def test_a_step_of_fewer_prompts_than_gpus_is_refused(prompts: int, rollouts: int, gpus: int) -> None:
     """EasyR1 divides the prompts among the GPUs before it repeats them; the number of rollouts would be divisible."""
-    settings = EasyR1Settings(gpus_per_node=gpus, update_micro_batch=1, experience_micro_batch=1)
+    settings = EasyR1Settings(gpus_per_node=gpus, update_micro_batch=1)
     with pytest.raises(
         TrainError,
         match=rf"trainer\.gpus_per_node: expected a divisor of {prompts}, got {gpus}; EasyR1 divides a step's prompts",
@@ -108,7 +107,6 @@ def test_a_step_of_fewer_prompts_than_gpus_is_refused(prompts: int, rollouts: in
             r"trainer\.gpus_per_node: expected a divisor of 640, got 3; EasyR1 divides 128 prompts x 5 rollouts of an",
         ),
         ({"update_micro_batch": 3}, "trainer.update_micro_batch: expected a divisor of 80, got 3"),
-        ({"experience_micro_batch": 7}, "trainer.experience_micro_batch: expected a divisor of 640, got 7"),
         ({"tensor_parallel": 3}, "trainer.tensor_parallel: expected a divisor of 8, got 3"),
     ],
 )

@@ -133,7 +133,7 @@ def test_an_interruption_ends_all_processes(tmp_path: Path, start: Path) -> None
 @pytest.mark.usefixtures("_ray")
 def test_the_guard_ends_a_training_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
     # The entropies are 1, 1/2, 1/3, 1/4; their medians over two steps are .75, .42, .29.
-    guard = Guard(no_entropy="stop", window=2, entropy_floor=0.5)
+    guard = Guard(actions={"no_entropy": "stop"}, window=2).model_copy(update={"entropy_floor": 0.5})
     job = misbehaving(replace(job_in(tmp_path, start, steps=8), guard=guard), "hang_at=5")
     result = EasyR1Trainer(SETTINGS).train(job, lambda *_: None)
     assert (result.step, len(result.metrics)) == (4, 4)

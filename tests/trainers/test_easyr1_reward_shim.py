@@ -73,9 +73,7 @@ class FakeTokenizer:
 
 def render_job(job: TrainJob, folder: Path) -> str:
     """The path of the job's file, as EasyR1's configuration names it."""
-    render(
-        job, EasyR1Settings(gpus_per_node=1, update_micro_batch=1, experience_micro_batch=1), FakeTokenizer(), folder
-    )
+    render(job, EasyR1Settings(gpus_per_node=1, update_micro_batch=1), FakeTokenizer(), folder)
     return str(folder / "job.json")
 
 

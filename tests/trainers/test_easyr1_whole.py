@@ -37,7 +37,6 @@ SETTINGS = EasyR1Settings(
     source=os.environ.get("COEVO_EASYR1_SOURCE", ""),
     gpus_per_node=2,
     update_micro_batch=4,
-    experience_micro_batch=4,
 )
 
 

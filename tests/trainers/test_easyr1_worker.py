@@ -92,7 +92,7 @@ def local(tensor: Any) -> Tensor:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trained]]:
     """Two steps of each job by EasyR1, one job after the other in one process."""
     work = tmp_path_factory.mktemp("easyr1")
-    one_batch = EasyR1Settings(gpus_per_node=1, update_micro_batch=PROMPTS * ROLLOUTS, experience_micro_batch=8)
+    one_batch = EasyR1Settings(gpus_per_node=1, update_micro_batch=PROMPTS * ROLLOUTS)
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
     with fake_service(votes) as (service, _):
         jobs = {

@@ -162,7 +162,7 @@ SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]
 
 
 def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
-    guard = Guard(window=1, one_answer="stop", one_answer_share=0.5)
+    guard = Guard(window=1, actions={"one_answer": "stop"}, one_answer_share=0.5)
     job = replace(job_in(tmp_path, start, steps=6), guard=guard)
     reported: list[Metrics] = []
 
@@ -180,7 +180,7 @@ def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Pa
     train_on(job)
     assert len(reported) == 3  # the job does not go on when it is resumed
 
-    warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=guard.model_copy(update={"one_answer": "warn"}))
+    warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=Guard(window=1, one_answer_share=0.5))
     train_on(warned)
     assert [step["step"] for step in reported[3:]] == [1, 2, 3, 4, 5, 6]
 

@@ -38,7 +38,7 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
 
 
 def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
-    whole, killed = (job_in(tmp_path / name, start, updates_per_step=2, **WARMED) for name in ("whole", "killed"))
+    whole, killed = (job_in(tmp_path / name, start, **WARMED) for name in ("whole", "killed"))
     run(whole)
 
     worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(killed, 3))

@@ -67,15 +67,16 @@ def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
-    """A job with three rows a mini-batch and one a micro batch: the first rank has two of them, the second one. It
-    makes two passes over two mini-batches; all but the first are clipped against the policy that sampled."""
+    """A job with three rows a mini-batch and one a micro batch: the first rank has two of them, the second one.
+    The second of its two mini-batches is clipped against the policy that sampled."""
     settings: dict[str, Any] = {
-        "reward": EvolRl(trained_share=1.0, kl_coefficient=0.1, entropy_coefficient=0.1, clip_low=1e-3, clip_high=1e-3),
+        "reward": EvolRl(trained_share=1.0, kl_coefficient=0.1, entropy_coefficient=0.1, clip_high=1e-3).model_copy(
+            update={"clip_low": 1e-3}
+        ),
         "learning_rate": 1e-3,
         "prompts_per_step": 2,
         "rollouts_per_prompt": 3,
         "prompts_per_update": 1,
-        "updates_per_step": 2,
         "micro_batch": 1,
         "sampling": Sampling(top_p=1.0, max_tokens=8),
     }

@@ -87,8 +87,6 @@ def test_a_later_job_of_a_training_continues_where_the_one_before_ended() -> Non
         ({"schedule": "cosine"}, [8, 6.82843, 4, 1.17157]),
         # after the warm-up the cosines of 0, pi / 3 and 2 pi / 3, which are 1, 1/2 and -1/2
         ({"schedule": "cosine", "warmup_steps": 1}, [0, 8, 6, 2]),
-        # the same, between 8 and a quarter of 8
-        ({"schedule": "cosine", "warmup_steps": 1, "min_learning_rate_share": 0.25}, [0, 8, 6.5, 3.5]),
     ],
 )
 def test_the_learning_rate_by_hand(schedule: dict[str, Any], rates: list[float]) -> None:

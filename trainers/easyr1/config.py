@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from trainers.rollouts import folder_in
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _JOB, _SHIM, _TEMPLATE, _START = "job.json", "reward_shim.py", "chat_template.jinja", "start"
 _NO_DUAL_CLIP = 1e9  # a ratio that no token reaches, because no paper uses the dual clip
+_EXPERIENCE = 4  # times as many sequences in a forward pass without gradients as in one with them
 _PATIENCE_S = 600.0  # how long the reward waits for a lost replica, which is back within minutes; the GPUs idle
 # Checkpoints to keep: the newest, the one before it, and the first, which EasyR1 always keeps as its best. The one
 # before it is needed because EasyR1 removes old checkpoints before it writes the newest, and the machine may fail while
@@ -133,16 +135,17 @@ def _algorithm(job: TrainJob) -> dict[str, Any]:
 
 def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
     training, objective = job.training, job.reward
+    sequences = training.prompts_per_step * job.rollouts  # which EasyR1 divides evenly
     return {
         "global_batch_size": training.prompts_per_update or training.prompts_per_step,  # prompts, not rollouts
         "micro_batch_size_per_device_for_update": settings.update_micro_batch,
-        "micro_batch_size_per_device_for_experience": settings.experience_micro_batch,
+        "micro_batch_size_per_device_for_experience": gcd(_EXPERIENCE * settings.update_micro_batch, sequences),
         "max_grad_norm": training.max_grad_norm,
         "clip_ratio_low": objective.clip_low,
         "clip_ratio_high": objective.clip_high,
         "clip_ratio_dual": _NO_DUAL_CLIP,
         "loss_avg_mode": "seq" if objective.loss_average == "sequence" else "token",
-        "ppo_epochs": training.updates_per_step,
+        "ppo_epochs": 1,  # one pass over the rollouts of a step, as in every paper here
         "model": {
             "model_path": job.start.path,
             "enable_gradient_checkpointing": True,
@@ -155,7 +158,7 @@ def _actor(job: TrainJob, settings: EasyR1Settings) -> dict[str, Any]:
             "strategy": "adamw",
             "lr_scheduler_type": training.schedule,
             "lr_warmup_steps": training.warmup_steps,
-            "min_lr_ratio": training.min_learning_rate_share,
+            "min_lr_ratio": 0.0,
         },
         "fsdp": {"enable_full_shard": True, "enable_cpu_offload": False},
         "offload": {"offload_params": settings.offload, "offload_optimizer": settings.offload},

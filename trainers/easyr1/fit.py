@@ -53,12 +53,6 @@ def uneven(training: Training, rollouts: int, settings: EasyR1Settings) -> Itera
             "update_micro_batch",
             settings.update_micro_batch,
         ),
-        (
-            "a step's sequences",
-            training.prompts_per_step * rollouts,
-            "experience_micro_batch",
-            settings.experience_micro_batch,
-        ),
         ("the GPUs", gpus, "tensor_parallel", settings.tensor_parallel),
     )
     for items, count, name, parts in divisions:
@@ -120,9 +114,6 @@ def _unfit_objective(table: str, objective: Objective) -> Iterator[Fault]:
         # cannot scale the KL.
         reason = "or a kl_coefficient of 0"
         yield Fault(f"{table}.loss_average", "'max_length'", "'token' or 'sequence'", reason)
-    if not objective.zero_sum:
-        reason = "the advantages of sampled sets do not sum to zero"
-        yield Fault(f"{table}.sets", "a number of sets", "all sets", reason)
 
 
 def _unfit_batches(table: str, training: Training, objective: Objective) -> Iterator[Fault]:

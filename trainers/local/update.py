@@ -85,7 +85,7 @@ def update(
     ranks: Ranks,
     rows_per_update: int | None = None,
 ) -> dict[str, float]:
-    """Do `training.updates_per_step` passes over the step's `rows`, with one optimiser step per mini-batch.
+    """Pass once over the step's `rows`, with one optimiser step per mini-batch.
 
     A mini-batch is the next `rows_per_update` rows, which are complete groups, or all rows. The old policy `pi_old` of
     the clipped ratio is the policy before the first optimiser step.
@@ -100,7 +100,7 @@ def update(
     advantage take part, too: they hold the policy to the reference, and they count in the mean of the loss (R-Zero
     A.1).
 
-    Returns means over tokens and passes: "kl" (k3, to the reference), "entropy" (nats), "clip_share",
+    Returns means over tokens: "kl" (k3, to the reference), "entropy" (nats), "clip_share",
     "kl_limited_share" and "ratio_limited_share" (of tokens whose k3 or ratio `grpo_loss` limited), and "sampler_gap"
     (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "sampler_gap_max" is
     the largest such difference. "grad_norm" is the norm before clipping, a mean over optimiser steps. Raises
@@ -117,21 +117,20 @@ def update(
     sums, norms = _Sums(), []
     for batch in own_batches:
         batch.advantages = row_advantages[batch.indices].to(model.device)
-        if len(mini_batches) > 1:  # with one mini-batch, the first pass computes the old log-probabilities itself
+        if len(mini_batches) > 1:  # with one mini-batch, the pass computes the old log-probabilities itself
             with torch.no_grad():
                 _set_old(batch, logprobs_of(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
-    for _ in range(training.updates_per_step):
-        for batches in mini_batches:
-            optimiser.zero_grad()
-            for batch in batches:
-                _accumulate(model, batch, training, objective, sums)
-            if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
-                _add_gradients(model.parameters(), ranks)
-            norms.append(_clip(list(model.parameters()), training.max_grad_norm))
-            if not math.isfinite(norms[-1]):
-                raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
-            optimiser.step()
-    return {**_means(sums, training, ranks, model.device), "grad_norm": sum(norms) / len(norms)}
+    for batches in mini_batches:
+        optimiser.zero_grad()
+        for batch in batches:
+            _accumulate(model, batch, training, objective, sums)
+        if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
+            _add_gradients(model.parameters(), ranks)
+        norms.append(_clip(list(model.parameters()), training.max_grad_norm))
+        if not math.isfinite(norms[-1]):
+            raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
+        optimiser.step()
+    return {**_means(sums, ranks, model.device), "grad_norm": sum(norms) / len(norms)}
 
 
 def _micro_batches(
@@ -261,14 +260,14 @@ def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
     return float(norm)
 
 
-def _means(sums: _Sums, training: Training, ranks: Ranks, device: torch.device) -> dict[str, float]:
+def _means(sums: _Sums, ranks: Ranks, device: torch.device) -> dict[str, float]:
     by_name = {
         "kl": sums.kl,
         "entropy": sums.entropy,
         "clip_share": sums.clipped,
         "kl_limited_share": sums.kl_limited,
         "ratio_limited_share": sums.ratio_limited,
-        "sampler_gap": sums.sampler_gap * training.updates_per_step,
+        "sampler_gap": sums.sampler_gap,
     }
     totals = torch.tensor([sums.tokens, *by_name.values()], dtype=torch.float64, device=device)
     ranks.add(totals)

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import aiohttp
 
@@ -20,9 +21,13 @@ from services.inference.external import ask_each, post
 from services.inference.external_chats import ask_chat
 from trainers.easyr1.fit import checkout_problem
 
-_SERVICE_S = 20.0  # for the one request to each service
 # What a training imports in EasyR1's environment: its own packages, and what the reward imports of ours.
 _IN_EASYR1 = "import peft, flash_attn, ray, torch, transformers, vllm; import trainers.easyr1.reward_shim"
+
+
+class _AskedOnce(Service):
+    timeout: ClassVar[float] = 20.0
+    attempts: ClassVar[int] = 1
 
 
 def check_external(subject: Subject) -> Finding:
@@ -30,9 +35,9 @@ def check_external(subject: Subject) -> Finding:
     if not (asked := [*_services(subject.config)] if subject.config else []):
         return skipped("the preset asks no external service")
     for service, is_embedder in asked:
-        patient = service.model_copy(update={"timeout": _SERVICE_S, "attempts": 1})
+        once = _AskedOnce(url=service.url, model=service.model, key_variable=service.key_variable)
         try:
-            asyncio.run(ask_each(patient, [patient], _embed if is_embedder else _chat, at_once=1))
+            asyncio.run(ask_each(once, [once], _embed if is_embedder else _chat, at_once=1))
         except InferenceError as error:  # a run can start without it
             return Finding("warning", str(error), "start it before the run asks it")
     return ok(f"{', '.join(service.url for service, _ in asked)} answered")

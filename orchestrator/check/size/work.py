@@ -80,7 +80,7 @@ def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
         rows = -(-training.prompts_per_step * rollouts // training.workers)
         rounds *= -(-rows // settings.sampling_rows)
         trained = trained_rollouts(rollouts, planned.objective)
-    passes = (forward + 2) * training.updates_per_step + before
+    passes = forward + 2 + before
     return (
         Work("trainer", prompts * rollouts, limit, prompts, rounds),
         Work("trainer", prompts * trained, limit, prompts, passes=passes),

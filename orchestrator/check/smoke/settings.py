@@ -82,7 +82,12 @@ def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
     """One step of each training, of `prompts` prompts or as many as the preset has, in one mini-batch."""
     settings: dict[str, Any] = {}
     for planned in config.trainings:
-        step = {"steps": 1, "warmup_steps": 0, "checkpoint_every": 1}
+        if planned.table == "labelled":
+            settings["labelled.steps"] = 1  # the others are the Solver's
+            continue
+        step = {"steps": 1, "checkpoint_every": 1}
+        if planned.training.warmup_steps:
+            step["warmup_steps"] = 0
         step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
         if planned.training.prompts_per_update is not None:
             step["prompts_per_update"] = step["prompts_per_step"]
@@ -98,7 +103,7 @@ def _little_work(config: RunConfig, files: Files) -> dict[str, Any]:
         "evaluation.also": [],
         "evaluation.samples": min(_SAMPLES, config.evaluation.samples),
         # Nobody waits for a question of the guard, and no alarm shall end the run.
-        **{f"guard.{signal}": "warn" for signal in get_args(Signal) if hasattr(config.guard, signal)},
+        **{f"guard.actions.{signal}": "warn" for signal in get_args(Signal)},
     }
     if config.evaluation.suite is not None:
         settings["evaluation.suite"] = files.suite
