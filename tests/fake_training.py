@@ -38,7 +38,7 @@ def _folder(folder: Path, content: str) -> Path:
 
 def _write_rollouts(job: TrainJob, step: int) -> None:
     prompts, size = job.training.prompts_per_step, job.rollouts
-    rewards = np.arange(size) % 2.0
+    rewards = np.arange(size, dtype=np.float64) % 2
     advantages = job.reward.advantages(rewards[: job.trained]).tolist()
     samples = [
         Sample(f"rollout {i} of {job.key}", 3, "stop", 0.5, advantages[i] if i < job.trained else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import band_verdict, filter_questions, statistics
-from core.settings.config import RunConfig
+from core.settings.config import CoEvolution, RunConfig
 from core.settings.parsing import parse_config
 from core.types import (
     Checkpoint,
@@ -49,7 +49,7 @@ CONFIG = parse_config(
 )
 # iteration -> the probability that a sampled answer is right, and that a greedy one is
 SKILL = {0: (0.27, 0.26), 1: (0.55, 0.74), 2: (0.66, 0.78), 3: (0.63, 0.75)}
-STAGES = (
+STAGES: tuple[tuple[Stage, float], ...] = (
     ("train_challenger", 38.0),
     ("generate_questions", 4.0),
     ("label_questions", 21.0),
@@ -91,7 +91,7 @@ def add_iteration(session: Session, run: str, t: int, rng: random.Random, per_le
         finish(session, run, t, stage, result, took * rng.uniform(0.9, 1.1))
 
 
-def finish(session: Session, run: str, t: int, stage: str, result: dict[str, object], took: float) -> None:
+def finish(session: Session, run: str, t: int, stage: Stage, result: Mapping[str, object], took: float) -> None:
     """Mark a stage done in the ledger, as if it had taken so many seconds."""
     queries.ledger.claim_stage(session, run=run, iteration=t, stage=stage, owner="me", lease_seconds=60)
     if any(
@@ -161,6 +161,7 @@ def _labelled(
 
 
 def _votes(rng: random.Random, run: str, t: int) -> list[tuple[str | None, PseudoLabel | None]]:
+    assert isinstance(CONFIG, CoEvolution)
     return [_question(rng, t) for _ in range(CONFIG.dataset.candidates)]
 
 

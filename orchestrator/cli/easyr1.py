@@ -22,7 +22,7 @@ from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
-from trainers.base import TrainQuestion
+from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 
 
@@ -59,7 +59,8 @@ def easyr1(
             if not isinstance(config, CoEvolution) or not config.challenger.trained:
                 raise RunError("role: this preset trains no Challenger; expected solver")
             url = solver_url or "http://127.0.0.1:8000/solver/v1"
-            job, replaced_questions = challenger_job(config, "1/train_challenger", start, start, url, out), None
+            job: TrainJob = challenger_job(config, "1/train_challenger", start, start, url, out)
+            replaced_questions = None
         else:
             questions, replaced_questions = _questions(config)
             job = solver_job(config, "1/train_solver", start, questions, out)

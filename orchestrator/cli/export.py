@@ -18,8 +18,9 @@ from orchestrator.cli import questions
 from orchestrator.cli.terminal import AsJson, Kept, clear_errors, suggest_runs, written
 from orchestrator.installation.home import home
 from services.record_exports import export_records
+from storage.export_columns import What
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
-from storage.export_selection import ITERATIONS_HELP, Selection, What, runs_of
+from storage.export_selection import ITERATIONS_HELP, Selection, runs_of
 from storage.exports import SUFFIXES, Format
 from storage.exports import export as export_rows
 from storage.session import open_store

@@ -137,5 +137,5 @@ AVERAGES: list[LossAverage] = ["sequence", "token", "max_length"]
 def objective(average: LossAverage, **changes: Any) -> RZero:
     """A method with these settings and constants."""
     values = {**SETTINGS, **changes}
-    constants = {name: values.pop(name) for name in ("clip_low", "kl_in") if name in values}
+    constants: dict[str, Any] = {name: values.pop(name) for name in ("clip_low", "kl_in") if name in values}
     return RZero(loss_average=average, **values).model_copy(update=constants)
