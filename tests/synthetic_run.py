@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def add_iteration(session: Session, run: str, t: int, rng: random.Random, per_le
         finish(session, run, t, stage, result, took * rng.uniform(0.9, 1.1))
 
 
-def finish(session: Session, run: str, t: int, stage: Stage, result: Mapping[str, object], took: float) -> None:
+def finish(session: Session, run: str, t: int, stage: Stage, result: dict[str, Any], took: float) -> None:
     """Mark a stage done in the ledger, as if it had taken so many seconds."""
     queries.ledger.claim_stage(session, run=run, iteration=t, stage=stage, owner="me", lease_seconds=60)
     if any(
