@@ -143,7 +143,7 @@ class ManifestRun(BaseModel):
 
 
 class PlacedRun(ManifestRun):
-    """One of the runs of an export, with its place in its experiment."""
+    """One of the runs of an export, with its experiment, arm and seed if it has them."""
 
     experiment: str | None
     arm: str | None
