@@ -16,11 +16,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core import processes
 from core.faultpoints import faultpoint
 from core.redaction import without_secrets
 from core.types import Stage, StageKey
 from orchestrator.costs import Meter
-from orchestrator.installation import processes
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.rows import RunLease, StageRow

@@ -47,6 +47,7 @@ CORE_LIBRARIES = {
     "latex2sympy2_extended",
     "pydantic",
     "typing_extensions",
+    "psutil",  # only in core/processes.py, which no trainer imports
 }
 
 

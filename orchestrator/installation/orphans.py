@@ -24,7 +24,7 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
-from orchestrator.installation import processes
+from core import processes
 from orchestrator.ledger import is_alive, other_holder, outlived, owner
 from orchestrator.runs import ended_as, set_status, status_of
 from storage.errors import NotThere

@@ -17,13 +17,13 @@ from sqlalchemy import create_engine, text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+from core import processes
 from core.settings.parsing import load_config
 from orchestrator.check.machine.examine import OF_MACHINE, OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
 from orchestrator.check.presets import preset_path
 from orchestrator.cli import app
 from orchestrator.cli import check as command
-from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import Ports, free_port
 from storage.session import Store

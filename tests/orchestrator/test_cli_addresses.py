@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from core import processes
 from orchestrator.cli import app
 from orchestrator.cli.addresses import addresses, client
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import Ports
 from services.api.access.keys import accept_home_key

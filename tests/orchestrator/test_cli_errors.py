@@ -13,10 +13,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from core import processes
 from core.errors import CoevoError
 from orchestrator.cli import app
 from orchestrator.cli.terminal import clear_errors, setting
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
 from orchestrator.runs import prepare
 from storage import queries

@@ -17,8 +17,9 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from core import processes
 from orchestrator.cli import app
-from orchestrator.installation import cluster, processes
+from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError, free_port
 from orchestrator.ledger import run_held

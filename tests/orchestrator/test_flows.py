@@ -37,13 +37,13 @@ from prefect.input.run_input import keyset_from_paused_state
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Crashed, Running
 
+from core import processes
 from core.errors import CoevoError
 from core.types import Flow as FlowName
 from orchestrator import flows
 from orchestrator.check.start import RunError
 from orchestrator.evaluation_flows import recheck
 from orchestrator.flows import co_evolve, iteration
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import free_port
 from orchestrator.installation.prefect_clients import retry_connecting

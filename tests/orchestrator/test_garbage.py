@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from core import processes
 from orchestrator.cli import app
 from orchestrator.disk import garbage
 from orchestrator.disk.files import DiskError
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from storage import queries
 from storage.session import Store

@@ -16,9 +16,19 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from core import processes
 from orchestrator import runs
-from orchestrator.installation import processes
-from orchestrator.ledger import LastWrite, Result, other_holder, outlived, owner, refuse_held, run_held, run_once
+from orchestrator.ledger import (
+    LastWrite,
+    Result,
+    is_alive,
+    other_holder,
+    outlived,
+    owner,
+    refuse_held,
+    run_held,
+    run_once,
+)
 from orchestrator.pool.slot import Demand, training_slot
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
@@ -311,3 +321,10 @@ def test_a_process_that_cannot_be_seen_lives_if_it_renews_its_lease(
 
     monkeypatch.setattr("orchestrator.ledger.time.sleep", renew_or_expire)
     assert outlived(store, "r", unseen) is not lives
+
+
+def test_an_owner_is_alive_while_its_process_runs_and_on_another_host_counts_as_alive() -> None:
+    space, pid, since = owner().rsplit(":", 2)
+    assert is_alive(owner())
+    assert not is_alive(f"{space}:{pid}:{float(since) - 1:.0f}")
+    assert is_alive(f"another-{space}:{pid}:1")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core import processes
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from orchestrator.check.refusals import UnreadyError, refuse_as_the_api_can, refuse_unready
-from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
 
 

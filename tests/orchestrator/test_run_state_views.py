@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from core import processes
 from orchestrator.cli import app as cli
-from orchestrator.installation import processes
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app
 from services.client import Client

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.installation import cluster, processes
+from core import processes
+from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services
 from orchestrator.installation.ports import ANY_FREE, StartError, free_port
 from tests.http_server import Handler, listening

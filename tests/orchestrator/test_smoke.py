@@ -15,6 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
+from core import processes
 from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from core.settings.templates import RZERO_SOLVER
@@ -23,7 +24,6 @@ from orchestrator.check.refusals import untrainable
 from orchestrator.check.smoke import canary
 from orchestrator.check.smoke.settings import Files, questions_of, smaller
 from orchestrator.cli import app
-from orchestrator.installation import processes
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load

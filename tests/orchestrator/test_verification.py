@@ -14,9 +14,9 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from core import processes
 from core.types import OracleLabel
 from orchestrator.cli import app
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S, owner
 from orchestrator.verification.checks import Check

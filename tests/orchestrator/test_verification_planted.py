@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from core import processes
 from core.types import evaluation_id
-from orchestrator.installation import processes
 from orchestrator.installation.home import Home
 from storage.session import Store
 from storage.texts import RolloutText, TextWriter, read_texts

@@ -7,8 +7,7 @@ import sys
 import psutil
 import pytest
 
-from orchestrator.installation import processes
-from orchestrator.ledger import is_alive, owner
+from core import processes
 
 
 def test_an_ended_process_is_not_running_even_if_it_is_a_zombie() -> None:
@@ -28,10 +27,3 @@ def test_an_ended_process_is_not_running_even_if_it_is_a_zombie() -> None:
 def test_a_process_with_the_same_pid_and_another_start_is_not_the_same() -> None:
     me = os.getpid()
     assert not processes.is_running(me, processes.started(me) - 1)
-
-
-def test_an_owner_is_alive_while_its_process_runs_and_on_another_host_counts_as_alive() -> None:
-    space, pid, since = owner().rsplit(":", 2)
-    assert is_alive(owner())
-    assert not is_alive(f"{space}:{pid}:{float(since) - 1:.0f}")
-    assert is_alive(f"another-{space}:{pid}:1")
