@@ -38,8 +38,8 @@ from core.statistics.estimates import Estimate
 from core.types import Stage
 from orchestrator.stages.results import StageResult, as_markdown
 from services.evaluations import EvaluationFigures
-from services.flow_runs import tags_of
-from services.prefect_server import is_away
+from services.prefect.flow_runs import tags_of
+from services.prefect.server import is_away
 from services.run_report.measures import measure
 from services.run_report.summary import summary_rows
 from storage.session import Store

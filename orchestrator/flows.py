@@ -46,8 +46,8 @@ from orchestrator.stages.health import decided
 from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
 from services.drift.series import refresh_after
-from services.flow_runs import EXISTING
 from services.inference.keys import hide_keys
+from services.prefect.flow_runs import EXISTING
 from storage.errors import LeaseLost
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus

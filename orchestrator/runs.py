@@ -23,7 +23,7 @@ from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
 from orchestrator.plan import plan
-from services.prefect_server import is_away
+from services.prefect.server import is_away
 from storage import queries
 from storage.checkpoints import publish, published_manifest
 from storage.rows import RunOrigin, RunStatus

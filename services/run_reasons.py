@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from services.flow_runs import FlowRun
+from services.prefect.flow_runs import FlowRun
 from storage.rows import PoolRow, Run, Stage, StageRow
 
 _LONGEST = 500  # characters of an error

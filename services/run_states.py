@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Stage as StageName
 from services import run_reasons as reasons
-from services.flow_runs import FlowRun
+from services.prefect.flow_runs import FlowRun
 from storage import queries
 from storage.rows import ENDED, PoolRow, Run, RunLease, StageRow
 

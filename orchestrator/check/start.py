@@ -20,7 +20,7 @@ from core.types import Flow
 from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import unready
 from orchestrator.installation.home import Home
-from services.flow_runs import DEPLOYMENTS
+from services.prefect.flow_runs import DEPLOYMENTS
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.rows import RunDetail, RunStatus

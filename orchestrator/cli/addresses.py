@@ -11,7 +11,7 @@ from orchestrator.installation.home import Home, NotUp, Services, home
 from orchestrator.installation.ports import Ports
 from services.client import Client
 from services.listeners import guard
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 
 Url = Annotated[
     str | None,

@@ -28,7 +28,7 @@ from orchestrator.installation.home import home
 from storage.session import open_store
 
 if TYPE_CHECKING:
-    from services.api.prefect import Prefect
+    from services.prefect.client import Prefect
 
 _SHOWN = 20  # files that a table shows; --json prints all
 
@@ -80,7 +80,7 @@ def delete(
 
 def _prefect() -> Prefect | None:
     """The Prefect server that is known here, if there is one."""
-    from services.api.prefect import Prefect  # imports FastAPI, which takes half a second
+    from services.prefect.client import Prefect
 
     server = known_prefect()
     return Prefect(server) if server else None

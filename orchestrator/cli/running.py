@@ -39,7 +39,7 @@ from orchestrator.installation.home import EXPERIMENTS, home
 from orchestrator.ledger import refuse_held
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
-from services.prefect_server import is_away
+from services.prefect.server import is_away
 from services.run_states import states_of
 from storage import queries
 from storage.session import Store, open_store

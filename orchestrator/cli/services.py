@@ -116,7 +116,7 @@ def status(
     The runs that a process works on or will take come first, then the newest. --limit is for the runs.
     """
     from services.api import run_views
-    from services.api.prefect import Prefect
+    from services.prefect.client import Prefect
 
     with clear_errors():
         coevo_home = home()

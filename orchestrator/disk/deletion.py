@@ -14,14 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import HTTPException
 from sqlalchemy.orm import Session
 
 from orchestrator.disk.files import DiskError, Files, discard, files_of_run
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S, owner, refuse_held, run_held
-from services.api.prefect import Prefect
-from services.flow_runs import FlowRun
+from services.prefect.client import Prefect, PrefectError
+from services.prefect.flow_runs import FlowRun
 from services.run_states import states_of
 from storage import queries
 from storage.errors import NotThere
@@ -80,9 +79,9 @@ def refuse_at_work(store: Store, run: str, prefect: Prefect | None) -> list[Flow
     refuse_held(store, run)
     try:
         flow_runs = prefect.flow_runs(run) if prefect else []
-    except HTTPException as error:
+    except PrefectError as error:
         raise DiskError(
-            f"run {run}: Prefect may have active flow runs of it: {error.detail}. If the services have ended, "
+            f"run {run}: Prefect may have active flow runs of it: {error}. If the services have ended, "
             "`coevo down` makes this known"
         ) from error
     with store.read() as session:
@@ -104,8 +103,8 @@ def delete_flow_runs(prefect: Prefect | None, flow_runs: Iterable[FlowRun]) -> N
     try:
         for flow_run in flow_runs:
             prefect.delete(flow_run)
-    except HTTPException as error:
-        raise DiskError(f"all is deleted but the flow runs in Prefect: {error.detail}") from error
+    except PrefectError as error:
+        raise DiskError(f"all is deleted but the flow runs in Prefect: {error}") from error
 
 
 def delete(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect: bool = False) -> Deletion:

@@ -10,7 +10,7 @@ import shlex
 import sys
 from functools import partial
 
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 
 _PROGRAM = "prefect.engine"  # which `prefect.runner` starts
 

@@ -18,7 +18,7 @@ from sqlalchemy import URL
 from core.errors import CoevoError
 from core.files import replacing
 from services.listeners import guard
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from trainers.micro.bases import BASES, DEFAULT
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import httpx
 from core.waiting import wait_until
 from orchestrator.installation.home import Home, NotUp, Services
 from services.listeners import stranger_of
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 
 _ANSWER_S = 2.0
 _RAY_IS_BACK_S, _POLL_S = 60.0, 0.2  # how long a Ray that is starting is waited for

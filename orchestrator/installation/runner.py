@@ -35,7 +35,7 @@ from orchestrator.installation.flow_run_process import use_for_flow_runs
 from orchestrator.installation.home import ROOT, Services, home
 from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.installation.reachable import problem_with_prefect
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from storage.session import open_store
 
 _log = logging.getLogger("orchestrator.installation.runner")  # __name__ is "__main__" in the process itself

@@ -16,7 +16,6 @@ from services.api.access.keys import needs
 from services.api.access.origins import REFUSALS, OwnMachineOnly
 from services.api.dependencies import in_own_threads, limited_threads
 from services.api.export_writing import Writing
-from services.api.prefect import Prefect
 from services.api.problems import documented
 from services.api.query_parameters import refuse_unknown_parameters
 from services.api.routes import (
@@ -44,7 +43,8 @@ from services.api.routes.runs import Planned
 from services.api.routes.triggers import RefuseUnready
 from services.api.schemas import Health
 from services.dashboard import pages as dashboard
-from services.prefect_server import PrefectServer
+from services.prefect.client import Prefect
+from services.prefect.server import PrefectServer
 from storage.errors import StoreError
 from storage.rows import Scope
 from storage.session import Store

@@ -11,9 +11,9 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
 
-from services.api.prefect import Prefect
 from services.api.schemas import to_json
 from services.client import LARGEST_PAGE
+from services.prefect.client import Prefect
 from storage.queries.runs import RUN_NAME
 from storage.session import CONNECTIONS, Store
 

@@ -24,11 +24,11 @@ from typing_extensions import override
 from core.settings.costs import Rates
 from core.types import ResourceKind
 from services.api.figure_metrics import figures
-from services.api.prefect import Prefect
 from services.api.run_views import all_states
 from services.api.service_metrics import service_metrics
 from services.costs import NOTHING, costs_by_stage
 from services.drift.outbox import ATTEMPTS
+from services.prefect.client import Prefect
 from services.run_states import RunState, State
 from storage import queries
 from storage.queries.metrics import PoolLoad

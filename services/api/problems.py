@@ -21,6 +21,7 @@ from core.faults import Fault
 from core.redaction import without_secrets
 from core.validation import fault_of, name_of
 from services.api.access.headers import SAFE
+from services.prefect.client import PrefectAway, PrefectRefused
 from storage.errors import NotThere, UnreadableSettings
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,9 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NotThere, _not_there)
-    app.add_exception_handler(UnreadableSettings, _unreadable)
+    app.add_exception_handler(UnreadableSettings, _conflict)
+    app.add_exception_handler(PrefectRefused, _conflict)
+    app.add_exception_handler(PrefectAway, _no_prefect)
     app.add_exception_handler(OperationalError, _no_database)
     app.add_exception_handler(PoolTimeoutError, _no_database)
     app.add_exception_handler(Exception, _unexpected)
@@ -80,8 +83,12 @@ def _not_there(_request: Request, error: Exception) -> JSONResponse:
     return _answer(404, str(error))
 
 
-def _unreadable(_request: Request, error: Exception) -> JSONResponse:
+def _conflict(_request: Request, error: Exception) -> JSONResponse:
     return _answer(409, str(error))
+
+
+def _no_prefect(_request: Request, error: Exception) -> JSONResponse:
+    return _answer(503, str(error))
 
 
 def _no_database(_request: Request, error: Exception) -> JSONResponse:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, get_args
 
 from sqlalchemy.orm import Session
 
-from services.api.prefect import KnownFlowRuns
 from services.api.schemas import OpenAlerts, RunSummary, RunWithConfig
-from services.flow_runs import FlowRun
+from services.prefect.client import KnownFlowRuns
+from services.prefect.flow_runs import FlowRun
 from services.run_states import RunState, State, states_of
 from storage import queries
 from storage.queries.run_list import RunFilter, RunKey, RunSort

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from services.api.prefect import Prefect
+from services.prefect.client import Prefect
 
 
 def service_metrics(

@@ -23,7 +23,7 @@ from orchestrator.disk import deletion
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import ANY_FREE
-from services.api.prefect import Prefect
+from services.prefect.client import Prefect
 from storage.session import open_store
 from tests.chaos import small_run
 from tests.chaos.victims import OF_THE_RUN, VICTIMS, Victim

@@ -13,8 +13,8 @@ import psutil
 
 from core.unicode import from_json
 from orchestrator.installation.home import Home
-from services.api.prefect import Prefect
-from services.flow_runs import ACTIVE, EXISTING
+from services.prefect.client import Prefect
+from services.prefect.flow_runs import ACTIVE, EXISTING
 from tests.chaos.attempts import Attempt, Ended
 from tests.chaos.small_run import ITERATIONS, NAME, PRESET, exists
 

@@ -17,7 +17,7 @@ from core.settings.parsing import load_config
 from orchestrator import evaluation_flows, flows
 from orchestrator.installation.home import PRESETS, ROOT
 from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
-from services.flow_runs import EXISTING
+from services.prefect.flow_runs import EXISTING
 from tests.services.prefect_server import AUTH, prefect_at
 
 FLOWS = {

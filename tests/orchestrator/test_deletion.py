@@ -16,8 +16,8 @@ from orchestrator.disk import deletion
 from orchestrator.disk.files import DiskError, files_of_run
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
-from services.api.prefect import Prefect
-from services.prefect_server import PrefectServer
+from services.prefect.client import Prefect
+from services.prefect.server import PrefectServer
 from storage import queries
 from storage.errors import NotThere, RunHeld
 from storage.models import Base

@@ -51,8 +51,8 @@ from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
 from orchestrator.runs import prepare, status_kept, status_of, stored_config
 from services.evaluations import figures_of
-from services.flow_runs import DEPLOYMENTS, EXISTING
 from services.inference.client import InferenceError
+from services.prefect.flow_runs import DEPLOYMENTS, EXISTING
 from storage import queries
 from storage.errors import LeaseLost
 from storage.rows import RunStatus

@@ -22,7 +22,7 @@ from orchestrator.installation.environment import environment
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app
 from services.drift.outbox import deliver_one
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from storage import queries
 from storage.models import Runs, Stages
 from storage.rows import AlertRow

@@ -18,7 +18,7 @@ import httpx
 
 from orchestrator import evaluation_flows, flows
 from orchestrator.installation.ports import free_port
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from tests.live import wait_until
 
 AUTH = "coevo:a-password"

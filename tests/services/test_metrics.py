@@ -27,7 +27,7 @@ from services.api.metrics import LARGEST
 from services.costs import costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from services.run_states import MEANINGS
 from storage import queries
 from storage.models import Alerts, Deliveries, Runs

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from fake_receiver import fake_receiver
 
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from tests.fake_clock import FakeClock, fake_clock
 
 

@@ -12,9 +12,10 @@ from fastapi.testclient import TestClient
 from prefect_server import post, prefect_at
 
 from core.settings.parsing import load_config
-from services.api import prefect, run_views
+from services.api import run_views
 from services.api.app import PREFIX, create_app
-from services.flow_runs import FlowRun
+from services.prefect import client as prefect
+from services.prefect.flow_runs import FlowRun
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from services.flow_runs import FlowRun
+from services.prefect.flow_runs import FlowRun
 from services.run_states import MEANINGS, RunState, states_of
 from storage import queries
 from storage.rows import Run, RunStatus

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.reachable import ray_check
 from services.api.app import create_app
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from storage.session import Store
 from tests.http_server import Handler, listening
 from tests.services.prefect_server import post, prefect_at

@@ -15,7 +15,7 @@ from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_nam
 
 from orchestrator.flows import Answer
 from services.api.app import PREFIX, create_app
-from services.prefect_server import PrefectServer
+from services.prefect.server import PrefectServer
 from storage import queries
 from storage.session import Store
 

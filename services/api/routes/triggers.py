@@ -19,11 +19,11 @@ from core.types import Flow
 from services.api import run_views
 from services.api.access.origins import same_site
 from services.api.dependencies import PrefectDependency, RunName, StoreDependency
-from services.api.prefect import Prefect
 from services.api.problems import documented, invalid
 from services.api.routes.presets import Describe, Names, Override, Presets, Setting, configured
 from services.api.schemas import Preset, PresetDetails, Triggered
-from services.flow_runs import EXISTING, FlowRun
+from services.prefect.client import Prefect
+from services.prefect.flow_runs import EXISTING, FlowRun
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME

@@ -15,12 +15,12 @@ from threading import Lock
 from typing import Any
 
 import httpx
-from fastapi import HTTPException
 
+from core.errors import CoevoError
 from core.types import Flow
 from core.unicode import from_json
-from services.flow_runs import ACTIVE, DEPLOYMENTS, EXISTING, FlowRun, tags_of
-from services.prefect_server import PrefectServer
+from services.prefect.flow_runs import ACTIVE, DEPLOYMENTS, EXISTING, FlowRun, tags_of
+from services.prefect.server import PrefectServer
 from storage.queries.runs import RUN_NAME
 
 _EVALUATE = "evaluate"
@@ -32,6 +32,18 @@ _TIMEOUT_S, _VIEW_TIMEOUT_S = 10.0, 3.0
 _FRESH_S = 2.0  # how long an answer about all flow runs is used; many views ask, and Prefect's SQLite is slow
 _OUR_FLOWS: dict[str, Any] = {"flows": {"name": {"any_": _ALL_FLOWS}}, "limit": _PAGE}
 _EVALUATIONS: dict[str, Any] = {"flows": {"name": {"any_": [_EVALUATE]}}, "limit": _PAGE}
+
+
+class PrefectError(CoevoError):
+    """Prefect did not do what was asked; the message says why."""
+
+
+class PrefectAway(PrefectError):
+    """There is no Prefect server, or it does not answer as documented."""
+
+
+class PrefectRefused(PrefectError):
+    """Prefect, or another request that came first, refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +63,7 @@ class KnownFlowRuns:
 class Prefect:
     """Flow runs on a Prefect server; None if the API has no Prefect server. Threads may share it.
 
-    Every method that sends a request raises `HTTPException`: 503 when there is no server or it does not answer as
-    documented, 409 with Prefect's reason when it refuses.
+    Every method that sends a request raises `PrefectAway`, and `PrefectRefused` with Prefect's reason.
     """
 
     server: PrefectServer | None
@@ -114,8 +125,8 @@ class Prefect:
         try:
             by_run = {flow_run.run: flow_run for flow_run in reversed(self._unfinished())}
             return KnownFlowRuns(by_run, server=self.server)
-        except HTTPException as error:
-            return KnownFlowRuns(problem=str(error.detail))
+        except PrefectError as error:
+            return KnownFlowRuns(problem=str(error))
 
     def _unfinished(self) -> list[FlowRun]:
         """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately: at most
@@ -142,7 +153,7 @@ class Prefect:
         query = {**_OUR_FLOWS, "flow_runs": named, "sort": "START_TIME_DESC"}
         try:
             rows = from_json(self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S).content)
-        except HTTPException:
+        except PrefectError:
             return known.page_of(run)
         flow_runs = [*map(FlowRun.of, rows), *known.by_run.values()]
         of_run = [flow_run for flow_run in flow_runs if flow_run.run == run]
@@ -153,7 +164,7 @@ class Prefect:
         query = {"deployments": {"name": {"any_": [*DEPLOYMENTS.values()]}}, "limit": _PAGE}
         try:
             rows = from_json(self._post("/deployments/filter", query, _VIEW_TIMEOUT_S).content)
-        except HTTPException:
+        except PrefectError:
             return False
         return any(row["status"] == "READY" for row in rows)
 
@@ -182,7 +193,7 @@ class Prefect:
         body = {"name": name, "tags": tags, "parameters": parameters, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment['id']}/create_flow_run", body)
         if created.status_code != httpx.codes.CREATED:
-            raise HTTPException(409, f"{name}: another request has just started it")
+            raise PrefectRefused(f"{name}: another request has just started it")
         self._forget()
         return FlowRun.of(from_json(created.content))
 
@@ -195,7 +206,7 @@ class Prefect:
         # that is being cancelled already keeps its state.
         new_type = (answer["state"] or {}).get("type")
         if new_type not in ("CANCELLING", "CANCELLED"):
-            raise HTTPException(409, f"run {flow_run.run}: not cancelled: {_reason(answer)}")
+            raise PrefectRefused(f"run {flow_run.run}: not cancelled: {_reason(answer)}")
         self._forget()
         return replace(flow_run, state=new_type)
 
@@ -220,7 +231,7 @@ class Prefect:
         """Resume a paused flow run with a person's answer."""
         answer = from_json(self._post(f"/flow_runs/{flow_run.id}/resume", {"run_input": dict(run_input)}).content)
         if answer["status"] != "ACCEPT":
-            raise HTTPException(409, f"run {flow_run.run}: not resumed: {_reason(answer)}")
+            raise PrefectRefused(f"run {flow_run.run}: not resumed: {_reason(answer)}")
         self._forget()
         return replace(flow_run, state=answer["state"]["type"])
 
@@ -233,7 +244,7 @@ class Prefect:
         name = f"{flow}/{flow}"  # a deployment has the name of its flow
         response = self._send("GET", f"/deployments/name/{name}")
         if response.status_code == httpx.codes.NOT_FOUND:
-            raise HTTPException(503, f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
+            raise PrefectAway(f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
         deployment: Mapping[str, Any] = _checked(response).json()
         return deployment
 
@@ -247,24 +258,24 @@ class Prefect:
         try:
             return server.request(method, path, body, timeout_s)
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise HTTPException(503, "Prefect did not answer; if it has ended, `coevo up` starts it again") from error
+            raise PrefectAway("Prefect did not answer; if it has ended, `coevo up` starts it again") from error
 
     def _known_server(self) -> PrefectServer:
         if self.server is None:
-            raise HTTPException(503, "this API has no Prefect server: start one with `coevo up`, then restart the API")
+            raise PrefectAway("this API has no Prefect server: start one with `coevo up`, then restart the API")
         return self.server
 
 
 def _checked(response: httpx.Response) -> httpx.Response:
     """Return the response if it is a success. Prefect answers 409 to parameters that the flow does not have."""
     if response.status_code == httpx.codes.CONFLICT:
-        raise HTTPException(409, f"Prefect refused the request: {response.text[:500]}")
+        raise PrefectRefused(f"Prefect refused the request: {response.text[:500]}")
     if response.status_code == httpx.codes.UNAUTHORIZED:
-        raise HTTPException(
-            503, "Prefect refused the password; PREFECT_API_AUTH_STRING of this API differs from that of the server"
+        raise PrefectAway(
+            "Prefect refused the password; PREFECT_API_AUTH_STRING of this API differs from that of the server"
         )
     if not response.is_success:
-        raise HTTPException(503, f"Prefect answered with HTTP {response.status_code}")
+        raise PrefectAway(f"Prefect answered with HTTP {response.status_code}")
     return response
 
 
