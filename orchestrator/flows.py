@@ -26,7 +26,7 @@ from core import logs
 from core.faultpoints import faultpoint
 from core.settings.bounds import MOST_ITERATIONS, Iterations
 from core.types import Flow, Stage, StageKey
-from orchestrator import artifacts, progress, run_log, runs
+from orchestrator import runs
 from orchestrator.check.needs import services_of
 from orchestrator.check.presets import presets_of
 from orchestrator.check.start import RunError, find_run
@@ -34,16 +34,16 @@ from orchestrator.costs import refuse_spent
 from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept
 from orchestrator.installation.home import Home, home
-from orchestrator.installation.orphans import is_subflow, note_process
-from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.installation.reachable import wait_for_ray
 from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
 from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.plan import stages_of
+from orchestrator.reporting import artifacts, progress, run_log
+from orchestrator.reporting.flow_process import flow_process, is_subflow
+from orchestrator.reporting.results import stage_result
 from orchestrator.stages import decision_form
 from orchestrator.stages.context import Context
 from orchestrator.stages.health import decided
-from orchestrator.stages.results import stage_result
 from orchestrator.stages.training import warm_up
 from services.drift.series import refresh_after
 from services.inference.keys import hide_keys
@@ -152,19 +152,7 @@ def _chosen(preset: str, preset_file: str) -> str:
     return preset_file or ("" if preset == EXISTING else preset)
 
 
-@contextmanager
-def begun() -> Iterator[None]:
-    """What every flow does first. Its errors lose their secrets, because Prefect stores and shows them."""
-    note_process()
-    retry_connecting()
-    if not logs.is_configured():  # as it is in `coevo run`
-        logs.configure("flow", home().secrets(), flow_run.get_parameters().get("run"))
-    run_log.tidy_prefect()
-    with run_log.errors_without_secrets():
-        yield
-
-
-@begun()
+@flow_process()
 def _run_to_its_end(
     run: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
 ) -> dict[str, Any]:
@@ -254,7 +242,7 @@ def iteration(run: _RunName, t: Iterations) -> None:
     _iterate(run, t)
 
 
-@begun()
+@flow_process()
 def _iterate(run: str, t: int) -> None:
     store = open_store(home().database)
     is_top_level = not is_subflow()

@@ -66,4 +66,4 @@ HEALTHCHECK --interval=15s --timeout=10s --start-period=300s --retries=4 \
     CMD ["python", "-c", \
       "import urllib.request; urllib.request.urlopen('http://127.0.0.1:52365/api/healthz', timeout=5)"]
 ENTRYPOINT ["tini", "--", "coevo-entrypoint"]
-CMD ["python", "-m", "orchestrator.installation.runner"]
+CMD ["python", "-m", "orchestrator.runner.process"]

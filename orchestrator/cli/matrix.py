@@ -14,8 +14,8 @@ from rich.table import Table
 
 from core.statistics.audits import n_text
 from core.statistics.estimates import Estimate
+from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.cli.terminal import AsJson, Kept, clear_errors, print_progress, wide
-from orchestrator.evaluation.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context

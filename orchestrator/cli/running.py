@@ -164,7 +164,7 @@ def run_flow(run: str, preset: str, iterations: int, overrides: Mapping[str, Any
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with collection_paused():
         from orchestrator import flows  # Prefect reads its settings when it is imported
-        from orchestrator.installation.prefect_clients import retry_connecting
+        from orchestrator.reporting.flow_process import retry_connecting
 
     retry_connecting()  # the services answer; Prefect may be killed and started again before the flow begins
     for handler in logging.getLogger().handlers:
@@ -212,5 +212,5 @@ def _is_said_once(record: logging.LogRecord) -> bool:
     terminal also for the line with which the failed stage ends, since the command's last line says the same."""
     if record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
         return False
-    is_end = record.name == "orchestrator.run_log" and record.levelno >= logging.ERROR
+    is_end = record.name == "orchestrator.reporting.run_log" and record.levelno >= logging.ERROR
     return not is_end or logs.format_of_process() == "json"

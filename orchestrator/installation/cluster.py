@@ -152,7 +152,7 @@ def _commands(home: Home, ports: Ports, services: Services) -> list[_Command]:
     ray += [f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"]
     prefect = [sys.executable, "-m", prefect_command.__name__, "server", "start"]
     prefect += ["--host=127.0.0.1", f"--port={ports.prefect}"]
-    runner = [sys.executable, "-m", "orchestrator.installation.runner"]
+    runner = [sys.executable, "-m", "orchestrator.runner.process"]
     api = [str(_BIN / "coevo"), "store", "serve", f"--port={ports.api}"]
     return [
         _Command("ray", ray, ports.dashboard, lambda: has_node(services) and bool(home.services().ray_address)),

@@ -21,7 +21,7 @@ from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
 from orchestrator.costs import Meter, refuse_spent
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import repeated, require_stage
-from orchestrator.run_log import say
+from orchestrator.reporting.run_log import say
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.chain import Chain

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from core.statistics.guard import alarm_if
 from core.types import Stage, StageKey
+from orchestrator.reporting.results import as_markdown, stage_result
 from orchestrator.stages.chain import Chain
-from orchestrator.stages.results import as_markdown, stage_result
 from storage import queries
 
 

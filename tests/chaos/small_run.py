@@ -69,7 +69,7 @@ def work(home: Home, settings: Mapping[bool, dict[str, Any]], own_processes: boo
     `settings` are those without and with `own_processes`.
     """
     from orchestrator import flows  # Prefect reads its settings when it is imported
-    from orchestrator.installation.prefect_clients import retry_connecting
+    from orchestrator.reporting.flow_process import retry_connecting
 
     retry_connecting()
     if exists(home):

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from orchestrator.installation.runner import DEPLOYMENTS
+from orchestrator.runner.process import DEPLOYMENTS
 from services.client import ApiError, Client
 from tests.containers.composed import Composed
 from tests.live import SMALL, wait_until

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from core.settings.bounds import MOST_ITERATIONS
 from core.settings.parsing import load_config
-from orchestrator import evaluation_flows, flows
+from orchestrator import flows
+from orchestrator.evaluation import flows as evaluation_flows
 from orchestrator.installation.home import PRESETS, ROOT
-from orchestrator.installation.runner import DEPLOYMENTS, POOL, register
+from orchestrator.runner.process import DEPLOYMENTS, POOL, register
 from services.prefect.flow_runs import EXISTING
 from tests.services.prefect_server import AUTH, prefect_at
 

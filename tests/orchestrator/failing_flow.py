@@ -13,8 +13,10 @@ import ray
 from prefect import flow
 
 from core.errors import CoevoError
-from orchestrator import artifacts, flows
+from orchestrator import flows
 from orchestrator.ledger import LastWrite
+from orchestrator.reporting import artifacts
+from orchestrator.reporting.flow_process import flow_process
 from orchestrator.stages.context import Context
 from trainers.last_lines import log_last_lines
 
@@ -46,7 +48,7 @@ def fail_with_a_cause(_: Context) -> LastWrite:
 
 
 @flow
-@flows.begun()
+@flow_process()
 def failing() -> None:
     for t, stage in ((0, "evaluate"), (1, "evaluate"), (2, "evaluate"), (3, "audit_labels")):
         with suppress(Exception), artifacts.written():

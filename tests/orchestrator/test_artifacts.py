@@ -19,8 +19,8 @@ from prefect.settings import (
 )
 
 from core.types import Stage
-from orchestrator import artifacts
-from orchestrator.stages.results import Figure, StageResult
+from orchestrator.reporting import artifacts
+from orchestrator.reporting.results import Figure, StageResult
 from storage.queries.runs import RUN_NAME
 from storage.session import Store
 from tests.orchestrator.small_run import small_run

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli import app
 from orchestrator.installation.home import Home
-from orchestrator.run_log import kept, say
+from orchestrator.reporting.run_log import kept, say
 from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.session import Store, open_store

@@ -13,7 +13,7 @@ from core.statistics.guard import Guard
 from core.types import Evaluated, StageKey
 from orchestrator.cli import app
 from orchestrator.loop import check_health
-from orchestrator.stages.results import stage_result
+from orchestrator.reporting.results import stage_result
 from services.drift.series import refresh
 from storage import queries
 from storage.models import OracleLabels

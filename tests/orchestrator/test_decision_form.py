@@ -10,8 +10,8 @@ from sqlalchemy import update
 from core.statistics.decline import Fall
 from core.statistics.guard import Alarm, Guard, iteration_alarms
 from core.types import Stage, StageKey
+from orchestrator.reporting.results import stage_result
 from orchestrator.stages import decision_form
-from orchestrator.stages.results import stage_result
 from storage import queries
 from storage.models import Stages
 from storage.session import Store

@@ -42,13 +42,13 @@ from core.errors import CoevoError
 from core.types import Flow as FlowName
 from orchestrator import flows
 from orchestrator.check.start import RunError
-from orchestrator.evaluation_flows import recheck
+from orchestrator.evaluation.flows import recheck
 from orchestrator.flows import co_evolve, iteration
 from orchestrator.installation.home import Home, home
 from orchestrator.installation.ports import free_port
-from orchestrator.installation.prefect_clients import retry_connecting
 from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
+from orchestrator.reporting.flow_process import retry_connecting
 from orchestrator.runs import prepare, status_kept, status_of, stored_config
 from services.evaluations import figures_of
 from services.inference.client import InferenceError

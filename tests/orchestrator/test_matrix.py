@@ -15,8 +15,8 @@ from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, share
 from core.types import BenchmarkItem, Checkpoint, Evaluated, OracleLabel, OracleVerdict, evaluation_id
 from orchestrator import runs
+from orchestrator.analysis.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.cli import app
-from orchestrator.evaluation.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from services.evaluations import items_of
 from services.matrix import MatrixCell, cells, mean_cells, set_name

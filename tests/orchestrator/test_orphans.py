@@ -19,8 +19,8 @@ from prefect.states import Cancelling, Pending, Running
 
 from core.settings.parsing import load_config
 from orchestrator.installation.home import PRESETS, ROOT
-from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.ledger import owner
+from orchestrator.runner.orphans import end_orphans, worker_name
 from storage import queries
 from storage.session import Store
 from tests.live import wait_until
@@ -29,7 +29,7 @@ from tests.services.prefect_server import AUTH
 FLOWS = """
 import signal
 from prefect import flow
-from orchestrator.installation.orphans import note_process
+from orchestrator.reporting.flow_process import note_process
 
 @flow(flow_run_name="below")
 def below():

@@ -16,8 +16,8 @@ import pytest
 
 from core import logs
 from core.errors import CoevoError
-from orchestrator import run_log
 from orchestrator.installation.home import Home
+from orchestrator.reporting import run_log
 from storage.run_logs import LogEvent, last_events
 from tests.live import wait_until
 from tests.logging_process import console
@@ -134,7 +134,7 @@ import logging, os, threading
 os.environ["PREFECT_LOGGING_LEVEL"] = "WARNING"
 from prefect import flow, task
 from core import logs
-from orchestrator import run_log
+from orchestrator.reporting import run_log
 from orchestrator.installation.home import home
 
 logs.configure("run")
@@ -166,7 +166,7 @@ def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, pref
 
     def logged() -> list[dict[str, Any]]:
         rows = post(prefect_url, "/logs/filter", logs=of_run, sort="TIMESTAMP_ASC")
-        return [row for row in rows if row["name"] in ("orchestrator.run_log", "some.library")]
+        return [row for row in rows if row["name"] in ("orchestrator.reporting.run_log", "some.library")]
 
     wait_until(lambda: len(logged()) == 2, "Prefect to store both lines", 60)
     warning, line = logged()

@@ -12,10 +12,10 @@ import httpx
 import psutil
 import pytest
 
-from orchestrator.installation import runner
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import free_port
+from orchestrator.runner import process as runner
 from tests.live import terminated, wait_until
 from tests.services.prefect_server import AUTH, prefect_server
 

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from core.types import STAGES, Stage, StageKey
 from orchestrator.ledger import Result
-from orchestrator.stages.results import Figure, StageResult, stage_result
+from orchestrator.reporting.results import Figure, StageResult, stage_result
 from services.drift.series import refresh_labels
 from services.oracles import exact
 from storage import queries

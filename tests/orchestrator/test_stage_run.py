@@ -12,11 +12,12 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.runtime import flow_run as current
 
 from core.errors import CoevoError
-from orchestrator import artifacts, flows
+from orchestrator import flows
 from orchestrator.installation import reachable
 from orchestrator.installation.home import Home, NotUp, Services
 from orchestrator.installation.ports import free_port
 from orchestrator.ledger import LastWrite
+from orchestrator.reporting import artifacts
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.run_logs import last_events

@@ -15,10 +15,10 @@ import pytest
 
 from core.settings.serving import Serving
 from core.types import Checkpoint
-from orchestrator import progress
 from orchestrator.evaluation import models, request
 from orchestrator.installation.home import Home
-from orchestrator.run_log import kept
+from orchestrator.reporting import progress
+from orchestrator.reporting.run_log import kept
 from orchestrator.serving import turns
 from orchestrator.stages.context import Context
 from services.run_reasons import waits_for_turn

@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 
-from orchestrator import evaluation_flows, flows
+from orchestrator import flows
+from orchestrator.evaluation import flows as evaluation_flows
 from orchestrator.installation.ports import free_port
 from services.prefect.server import PrefectServer
 from tests.live import wait_until

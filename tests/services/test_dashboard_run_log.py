@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from core.settings.parsing import load_config
 from orchestrator.installation.home import ROOT, Home
 from orchestrator.plan import plan
-from orchestrator.run_log import kept, say
+from orchestrator.reporting.run_log import kept, say
 from services.api.app import create_app
 from storage import queries
 from storage.session import open_store

@@ -17,7 +17,7 @@ from orchestrator.cli import app
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
 from orchestrator.plan import LOOP, plan
-from orchestrator.progress import time_left
+from orchestrator.reporting.progress import time_left
 from services.api.app import PREFIX, create_app
 from services.remaining import Remaining, RunRemaining, range_text, remaining_at
 from storage import queries

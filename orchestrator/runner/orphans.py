@@ -20,17 +20,15 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
-from prefect.context import FlowRunContext
-from prefect.runtime import flow_run as current
 from prefect.states import Cancelled, Crashed
 
 from core import processes
-from orchestrator.ledger import is_alive, other_holder, outlived, owner
+from orchestrator.ledger import is_alive, other_holder, outlived
+from orchestrator.reporting.flow_process import PROCESS
 from orchestrator.runs import ended_as, set_status, status_of
 from storage.errors import NotThere
 from storage.session import Store
 
-_PROCESS = "coevo.process"  # label of coevo: the process of the flow run, HOST@SPACE:PID:START
 _WORKER = "prefect.worker.name"  # label of Prefect: the worker that took the flow run from the work pool
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _PAGE = 200  # flow runs in one response, the most that Prefect allows
@@ -39,19 +37,6 @@ _PAGE = 200  # flow runs in one response, the most that Prefect allows
 def worker_name() -> str:
     """The name of the Prefect worker on this machine, by which its flow runs are found after a restart."""
     return socket.gethostname()
-
-
-def is_subflow() -> bool:
-    """Whether this is called in a flow run that another flow run started. Prefect's own check sends a request."""
-    context = FlowRunContext.get()
-    return bool(context and context.flow_run and context.flow_run.parent_task_run_id)
-
-
-def note_process() -> None:
-    """Store the name of this process in the current flow run. A subflow stores none: it is in its parent's process."""
-    if current.id is not None and not is_subflow():
-        with get_client(sync_client=True) as client:
-            client.update_flow_run_labels(current.id, {_PROCESS: owner()})
 
 
 def end_orphans(store: Store, worker: str | None) -> list[str]:
@@ -97,7 +82,7 @@ def _active(client: SyncPrefectClient, parents: FlowRunFilterParentFlowRunId | N
 
 
 def _is_orphan(store: Store, flow_run: FlowRun, worker: str | None) -> bool:
-    process = flow_run.labels.get(_PROCESS)
+    process = flow_run.labels.get(PROCESS)
     if process is not None:
         space = str(process).rsplit(":", 2)[0]
         if space == processes.space() or space.partition("@")[0] != socket.gethostname():

@@ -36,7 +36,7 @@ from prefect.runtime import flow_run
 from core.logs import only_shown
 from core.statistics.estimates import Estimate
 from core.types import Stage
-from orchestrator.stages.results import StageResult, as_markdown
+from orchestrator.reporting.results import StageResult, as_markdown
 from services.evaluations import EvaluationFigures
 from services.prefect.flow_runs import tags_of
 from services.prefect.server import is_away

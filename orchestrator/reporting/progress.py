@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from core.logs import only_shown
 from core.settings.config import RunConfig
 from core.types import Stage
-from orchestrator.artifacts import StageProgress
 from orchestrator.plan import plan
+from orchestrator.reporting.artifacts import StageProgress
 from services.remaining import range_text, remaining_in
 from storage import queries
 from storage.session import Store

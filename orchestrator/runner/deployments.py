@@ -7,7 +7,7 @@ from typing import Any, cast
 from prefect.deployments.runner import RunnerDeployment
 from prefect.flows import Flow
 
-from orchestrator.evaluation_flows import evaluate, recheck
+from orchestrator.evaluation.flows import evaluate, recheck
 from orchestrator.flows import co_evolve, iteration, self_train
 
 FLOWS: tuple[Flow[Any, Any], ...] = (co_evolve, self_train, iteration, evaluate, recheck)

@@ -30,15 +30,15 @@ from prefect.exceptions import ObjectNotFound
 
 from core import logs
 from core.errors import CoevoError
-from orchestrator.installation.deployments import served
-from orchestrator.installation.flow_run_process import use_for_flow_runs
 from orchestrator.installation.home import ROOT, Services, home
-from orchestrator.installation.orphans import end_orphans, worker_name
 from orchestrator.installation.reachable import problem_with_prefect
+from orchestrator.runner.deployments import served
+from orchestrator.runner.flow_run_process import use_for_flow_runs
+from orchestrator.runner.orphans import end_orphans, worker_name
 from services.prefect.server import PrefectServer
 from storage.session import open_store
 
-_log = logging.getLogger("orchestrator.installation.runner")  # __name__ is "__main__" in the process itself
+_log = logging.getLogger("orchestrator.runner.process")  # __name__ is "__main__" in the process itself
 POOL = "coevo"
 DEPLOYMENTS = ROOT / "deploy" / "prefect.yaml"
 _LIMIT = 4  # flow runs at a time; others wait

@@ -8,11 +8,11 @@ from core.settings.audit import Judge, judge_name
 from core.settings.bounds import Count, Positive, Seed, Temperature, Tokens, TopP
 from core.settings.evaluation import Samples
 from core.settings.parsing import validated
-from orchestrator import artifacts
 from orchestrator.evaluation import rechecking, request
 from orchestrator.evaluation.request import EvaluationRequest
-from orchestrator.flows import begun
 from orchestrator.installation.home import home
+from orchestrator.reporting import artifacts
+from orchestrator.reporting.flow_process import flow_process
 from services.evaluations import figures_of
 from services.inference.keys import keys_of
 from storage.session import open_store
@@ -45,7 +45,7 @@ def evaluate(
         limit: Ask only a sample of so many questions of a benchmark; 0 asks all.
         seed: Of the sampled answers.
     """
-    with begun():
+    with flow_process():
         coevo_home = home()
         sampling = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens}
         asked = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
@@ -78,7 +78,7 @@ def recheck(
         failures: Ask only about the answers that the grader calls wrong.
         name: The verdicts are stored as those of judge_NAME; by default NAME is made from model and prompt.
     """
-    with begun():
+    with flow_process():
         service = {"url": url, "model": model, "key_variable": key_variable or None}
         prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
         judge = validated(Judge, {**service, **prompt}, "recheck")
