@@ -15,7 +15,7 @@ from unittest.mock import patch
 from core.questions.voting import vote_many
 from orchestrator import flows
 from orchestrator.evaluation.answering import graded
-from orchestrator.stages.auditing import audited_labels
+from orchestrator.stages.audit_labels import audited_labels
 
 _intervals: list[tuple[float, float]] = []
 
@@ -35,9 +35,9 @@ def _timed(grade: Callable[..., Any]) -> Callable[..., Any]:
 
 def main(run: str, iterations: int) -> None:
     with (
-        patch("orchestrator.stages.questions.vote_many", _timed(vote_many)),
+        patch("orchestrator.stages.label_questions.vote_many", _timed(vote_many)),
         patch("orchestrator.evaluation.answering.graded", _timed(graded)),
-        patch("orchestrator.loop.audited_labels", _timed(audited_labels)),
+        patch("orchestrator.stages.audit_labels.audited_labels", _timed(audited_labels)),
     ):
         flows.co_evolve(run, "demo", iterations)
     print(json.dumps(_intervals))

@@ -25,7 +25,8 @@ from core.settings.training import Sampling
 from core.types import Checkpoint, Stage, checkpoint_id
 from orchestrator.installation.home import PRESETS, Home, Services
 from orchestrator.ledger import run_once
-from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.run import Run
+from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from orchestrator.stages.context import Context
 from services.inference.client import InferenceClient
 from services.inference.engines.base import Prompt
@@ -62,9 +63,9 @@ def data_set(candidates: int) -> dict[str, float]:
         services = Services("", "", url, "", "", {})
         stages, cpu_start = dict[str, float](), time.process_time()
         for stage in _STAGES:
-            context = _ScriptedContext(home, store, services, _RUN, config, 1, stage, lambda *_: None)
+            context = _ScriptedContext(Run(_RUN, home, store, services, config), 1, stage, lambda *_: None)
             start = time.perf_counter()
-            run_once(store, _RUN, 1, stage, partial(STAGE_FUNCTIONS[stage], context))
+            run_once(store, context.key, partial(STAGE_FUNCTIONS[stage], context))
             stages[f"{stage}_s"] = round(time.perf_counter() - start, 2)
         with store.read() as session:
             votes = len(queries.questions.rollouts_of(session, _RUN, 1))

@@ -88,18 +88,19 @@ def planned(name: str, experiment: Experiment, seeds: int, overrides: Mapping[st
 
 
 def run_all(
-    home: Home, store: Store, runs: list[PlannedRun], start: Callable[[PlannedRun], None]
+    home: Home, store: Store, runs: list[PlannedRun], start: Callable[[PlannedRun, RunConfig], None]
 ) -> Iterator[tuple[PlannedRun, bool]]:
     """Run what has not ended, one run after the other, and yield each with whether it had ended before.
 
-    Raises what `prepare` and `start` raise. Called again, it goes on where it stopped.
+    `start` gets a run and its settings, which are checked. Raises what `prepare` and `start` raise. Called again, it
+    goes on where it stopped.
     """
     for run in runs:
         row = run.row
-        prepare(home, store, row.run, run.preset, 0, run.overrides, flow=run.config.kind)
+        checked = prepare(home, store, row.run, run.preset, 0, run.overrides, flow=run.config.kind)
         with store.write() as session:
             queries.experiments.add_run(session, row)
         ended = status_of(store, row.run) in ENDED
         if not ended:
-            start(run)
+            start(run, checked)
         yield run, ended

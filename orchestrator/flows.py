@@ -1,4 +1,14 @@
-"""The Prefect flows of runs: stages in order, and how Prefect shows them. The ledger knows which stages are done."""
+"""The Prefect flows of runs: the main line, from a start in Prefect or by `coevo run` to the end of a run.
+
+- `plan.py` says which stages a run has, in order; `stages/` does their work, one file each.
+- `ledger.py` says which of them are done, and keeps other processes from the run and from a stage at work.
+- `runs.py` creates a run, and knows its status and its decisions; `run.py` is what all of them are handed.
+- `reporting/` shows the work in Prefect, in the terminal and in the run's log; `costs.py` counts it.
+
+This file calls all of these, and no other room imports it except the flow runner and the command line. A stage knows
+neither flows nor Prefect. The ledger knows neither stages nor flows. Prefect starts and shows; the ledger is the truth:
+a stage that is done never runs again, whatever Prefect repeats.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +16,8 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -20,7 +31,6 @@ from prefect.logging.loggers import flow_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from pydantic import Field, ValidationError, WithJsonSchema
-from sqlalchemy.orm import Session
 
 from core import logs
 from core.faultpoints import faultpoint
@@ -33,19 +43,18 @@ from orchestrator.check.start import RunError, find_run
 from orchestrator.costs import refuse_spent
 from orchestrator.disk.files import DiskError
 from orchestrator.disk.retention import remove_unkept
-from orchestrator.installation.home import Home, home
+from orchestrator.installation.home import home
 from orchestrator.installation.reachable import wait_for_ray
-from orchestrator.ledger import LastWrite, Result, note_progress, other_holder, run_held, run_once
-from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.ledger import LastWrite, note_progress, other_holder, run_held, run_once
 from orchestrator.plan import stages_of
 from orchestrator.reporting import artifacts, progress, run_log
 from orchestrator.reporting.flow_process import flow_process, is_subflow
 from orchestrator.reporting.results import stage_result
-from orchestrator.stages import decision_form
+from orchestrator.run import Run
+from orchestrator.stages import ask_a_person
+from orchestrator.stages.by_name import last_write_of
 from orchestrator.stages.context import Context
-from orchestrator.stages.health import decided
-from orchestrator.stages.training import warm_up
-from services.drift.series import refresh_after
+from orchestrator.stages.training.running import warm_up
 from services.inference.keys import hide_keys
 from services.prefect.flow_runs import EXISTING
 from storage.errors import LeaseLost
@@ -90,12 +99,14 @@ def _store(status: RunStatus) -> Any:
 
     def store_status(flow: Any, flow_run: Any, state: Any) -> None:
         del state  # Prefect passes all three, by position in one process and by name in another
-        store, run = open_store(home().database), flow_run.parameters["run"]
-        if other_holder(store, run) is not None:
-            return
-        if runs.status_of(store, run) != "cancelled":
-            runs.set_status(store, run, runs.ended_as(store, run) or status)
-        if (now := runs.status_of(store, run)) == status:
+        run = flow_run.parameters["run"]
+        with closing(open_store(home().database)) as store:
+            if other_holder(store, run) is not None:
+                return
+            if runs.status_of(store, run) != "cancelled":
+                runs.set_status(store, run, runs.ended_as(store, run) or status)
+            now = runs.status_of(store, run)
+        if now == status:
             way_on = f"Retry here or `coevo resume {run}` continues it; finished stages stay"
             flow_run_logger(flow_run, flow).info("run %s is %s; %s", run, now, way_on)
 
@@ -152,83 +163,49 @@ def _chosen(preset: str, preset_file: str) -> str:
     return preset_file or ("" if preset == EXISTING else preset)
 
 
-@flow_process()
-def _run_to_its_end(
-    run: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
-) -> dict[str, Any]:
-    coevo_home = home()
-    store = open_store(coevo_home.database, create=True)
-    with artifacts.written():
-        _tag(store, run, preset)
-    with run_held(store, run):
-        config = runs.prepare(coevo_home, store, run, preset, iterations, overrides, flow=flow_name)
-        with _suspension_noted(store, run), runs.status_kept(store, run), artifacts.written():
-            pages_url = coevo_home.services().pages_url
-            artifacts.dashboard_link(run, pages_url)
-            for stage in stages_of(config, 0):
-                _stage_task(stage, 0)(run, 0, stage)
-            # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
-            without_heartbeat = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-            with without_heartbeat:
-                for t in range(1, config.iterations + 1):
-                    iteration(run, t)
-                    faultpoint("iteration ended", str(t))
-                    artifacts.figures(store, run)
-                    action = _action_after(store, run, t, artifacts.run_page(pages_url, run, t))
-                    _remove_unkept(coevo_home, store, run)
-                    if action == "stop":
-                        raise runs.RunStopped
-        runs.clear(coevo_home, store, run, config)
-    return {"run": run, "status": runs.status_of(store, run), "solver": runs.result_of(store, run)}
-
-
-def _tag(store: Store, run: str, preset: str = "", iteration: int | None = None) -> None:
-    """Give the flow run its tags. Flows do it before they check anything, so that one that is refused has them too."""
-    stored = find_run(store, run)
-    artifacts.tagged(run, stored.preset if stored else preset or None, iteration)
-
-
-def _remove_unkept(coevo_home: Home, store: Store, run: str) -> None:
-    """Remove the files of the checkpoints that the run does not keep. The run goes on if one cannot be removed."""
-    try:
-        remove_unkept(coevo_home, store, run, runs.stored_config(store, run).checkpoints)
-    except DiskError as error:
-        log.warning("run %s: %s", run, error)
+# Prefect hands a flow JSON and nothing else. A run that this process has open already is found here.
+_open_run: ContextVar[Run | None] = ContextVar("open run", default=None)
 
 
 @contextmanager
-def _suspension_noted(store: Store, run: str) -> Iterator[None]:
-    """Set the run's status to paused if somebody suspends its flow run in Prefect, which ends the process."""
+def at_hand(run: Run) -> Iterator[None]:
+    """Have the flows that are called in the block work on this run, as it was opened and checked by the caller."""
+    token = _open_run.set(run)
     try:
         yield
-    except Pause:
-        runs.set_status_if_held(store, run, "paused")
-        raise
+    finally:
+        _open_run.reset(token)
 
 
-def _action_after(store: Store, run: str, t: int, page: str) -> str:
-    """The action decided after iteration t. If it is to ask a person, wait for the answer and return that action.
-
-    `page` is the iteration's page on the dashboard, or empty.
-    """
-    decision = runs.decision(store, run, t)
-    if decision["action"] != "pause":
-        return str(decision["action"])
-    runs.set_status_if_held(store, run, "paused")
-    with run_log.kept(home(), run, t):
-        where = f"in the Prefect UI, on the dashboard, or with `coevo runs decide {run}`"
-        run_log.say(f"paused after iteration {t} until somebody decides, {where}: {'; '.join(decision['warnings'])}")
-    with store.read() as session:
-        form = Answer.with_initial_data(description=decision_form.description(session, run, t, page))
-    key = f"{run}-{t}-{flow_run.run_count}"  # Prefect would not wait again for a key that was used before
-    try:
-        answer = pause_flow_run(wait_for_input=form, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
-    except ValidationError as error:
-        raise RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
-    if not runs.set_status_if_held(store, run, "running"):
-        raise LeaseLost(f"run {run}: another process has taken it over; the answer was not needed")
-    _stage_task("ask_a_person", t)(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
-    return str(runs.decision(store, run, t)["action"])
+@flow_process()
+def _run_to_its_end(
+    name: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
+) -> dict[str, Any]:
+    given, here = _open_run.get(), home()
+    own_store = closing(open_store(here.database, create=True)) if given is None else nullcontext(given.store)
+    with own_store as store:
+        with artifacts.written():
+            _tag(store, name, preset)
+        with run_held(store, name):
+            checked = None if given is None else given.config
+            config = runs.prepare(here, store, name, preset, iterations, overrides, flow_name, checked)
+            run = Run(name, here, store, here.services(), config)
+            with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.written():
+                artifacts.dashboard_link(name, run.services.pages_url)
+                for stage in stages_of(config, 0):
+                    _stage_task(run, 0, stage)
+                # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
+                with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+                    for t in range(1, config.iterations + 1):
+                        iteration(name, t)
+                        faultpoint("iteration ended", str(t))
+                        artifacts.figures(store, name)
+                        action = _action_after(run, t)
+                        _remove_unkept(run)
+                        if action == "stop":
+                            raise runs.RunStopped
+            runs.clear(run)
+        return {"run": name, "status": runs.status_of(store, name), "solver": runs.result_of(store, name)}
 
 
 @flow(flow_run_name=_flow_run_name)
@@ -239,69 +216,111 @@ def iteration(run: _RunName, t: Iterations) -> None:
         run: Name of the run.
         t: Number of the iteration; the one before must be done.
     """
-    _iterate(run, t)
+    with flow_process():
+        if is_subflow() and (given := _open_run.get()) is not None:
+            _tag(given.store, run, iteration=t)
+            _iterate(given, t)
+            return
+        with closing(open_store(home().database)) as store:
+            with artifacts.written():
+                _tag(store, run, iteration=t)
+            config = runs.stored_config(store, run)
+            with run_held(store, run), artifacts.written():
+                by_itself = Run(run, home(), store, home().services(), config)
+                _iterate(by_itself, t)
+                artifacts.figures(store, run)
+                _remove_unkept(by_itself)
 
 
-@flow_process()
-def _iterate(run: str, t: int) -> None:
-    store = open_store(home().database)
-    is_top_level = not is_subflow()
-    with artifacts.written() if is_top_level else nullcontext():
-        _tag(store, run, iteration=t)
-    config = runs.stored_config(store, run)
-    stages = stages_of(config, t)
-    with run_held(store, run), artifacts.written() if is_top_level else nullcontext():
-        runs.check_start(store, run, config, t)
-        for stage in stages:
-            _stage_task(stage, t)(run, t, stage)
-        if is_top_level:
-            artifacts.figures(store, run)
-            _remove_unkept(home(), store, run)
+def _iterate(run: Run, t: int) -> None:
+    runs.check_start(run, t)
+    for stage in stages_of(run.config, t):
+        _stage_task(run, t, stage)
 
 
-def _stage_task(stage: Stage, t: int) -> Any:
+def _tag(store: Store, run: str, preset: str = "", iteration: int | None = None) -> None:
+    """Give the flow run its tags. Flows do it before they check anything, so that one that is refused has them too."""
+    stored = find_run(store, run)
+    artifacts.tagged(run, stored.preset if stored else preset or None, iteration)
+
+
+def _remove_unkept(run: Run) -> None:
+    """Remove the files of the checkpoints that the run does not keep. The run goes on if one cannot be removed."""
+    try:
+        remove_unkept(run.home, run.store, run.name, run.config.checkpoints)
+    except DiskError as error:
+        log.warning("run %s: %s", run, error)
+
+
+@contextmanager
+def _suspension_noted(run: Run) -> Iterator[None]:
+    """Set the run's status to paused if somebody suspends its flow run in Prefect, which ends the process."""
+    try:
+        yield
+    except Pause:
+        runs.set_status_if_held(run, "paused")
+        raise
+
+
+def _action_after(run: Run, t: int) -> str:
+    """The action decided after iteration t. If it is to ask a person, wait for the answer and return that action."""
+    decision = runs.decision(run.store, run.name, t)
+    if decision["action"] != "pause":
+        return str(decision["action"])
+    runs.set_status_if_held(run, "paused")
+    with run_log.kept(run.home, run.name, t):
+        where = f"in the Prefect UI, on the dashboard, or with `coevo runs decide {run}`"
+        run_log.say(f"paused after iteration {t} until somebody decides, {where}: {'; '.join(decision['warnings'])}")
+    page = artifacts.run_page(run.services.pages_url, run.name, t)
+    with run.store.read() as session:
+        form = Answer.with_initial_data(description=ask_a_person.description(session, run.name, t, page))
+    key = f"{run}-{t}-{flow_run.run_count}"  # Prefect would not wait again for a key that was used before
+    try:
+        answer = pause_flow_run(wait_for_input=form, timeout=_PATIENCE_S, poll_interval=_POLL_S, key=key)
+    except ValidationError as error:
+        raise RunError(f"run {run}: resumed without a decision; `coevo resume {run}` asks again") from error
+    if not runs.set_status_if_held(run, "running"):
+        raise LeaseLost(f"run {run}: another process has taken it over; the answer was not needed")
+    _stage_task(run, t, "ask_a_person", answer.model_dump(include={"decision", "note"}))
+    return str(runs.decision(run.store, run.name, t)["action"])
+
+
+def _stage_task(run: Run, t: int, stage: Stage, answer: dict[str, Any] | None = None) -> None:
+    """Run a stage as a task of Prefect. `answer` is that of a person."""
+
     # The task has no tags. Before a tagged task begins, Prefect's client requests a slot of each tag from the server.
     # While the server's SQLite is busy, it answers 503, and the client then waits for two seconds.
-    return task(name=stage, task_run_name=f"{stage} {t}", cache_policy=NO_CACHE, persist_result=False)(run_stage)
+    @task(name=stage, task_run_name=f"{stage} {t}", cache_policy=NO_CACHE, persist_result=False)
+    def stage_task() -> None:
+        run_stage(run, t, stage, answer)
+
+    stage_task()
 
 
-def run_stage(run: str, t: int, stage: Stage, answer: dict[str, Any] | None = None) -> None:
+def run_stage(run: Run, t: int, stage: Stage, answer: dict[str, Any] | None = None) -> None:
     """Run one stage under the ledger, and show its progress and result in Prefect. `answer` is that of a person."""
-    coevo_home = home()
-    services = coevo_home.services()
-    store = open_store(coevo_home.database)
-    config = runs.stored_config(store, run)
-    hide_keys(services_of(config))
+    hide_keys(services_of(run.config))
     if not ray.is_initialized():
-        services = wait_for_ray(coevo_home)
-        ray.init(services.ray_address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
-        warm_up(config)
-    key, started, ran = StageKey(run, t, stage), time.monotonic(), False
-    with run_log.kept(coevo_home, run, t, stage):
-        refuse_spent(store, run, config)
+        address = wait_for_ray(run.home).ray_address
+        ray.init(address, namespace="coevo", log_to_driver=False, logging_level=logging.ERROR)
+        warm_up(run.config)
+    key, started, ran = StageKey(run.name, t, stage), time.monotonic(), False
+    left = partial(progress.time_left, run.store, run.name, run.config)
 
-        def body() -> LastWrite:
-            nonlocal ran
-            ran = True
-            left = partial(progress.time_left, store, run, config)
-            with progress.shown(run, t, stage, partial(note_progress, store, run, t, stage), left) as report:
-                context = Context(coevo_home, store, services, run, config, t, stage, report)
-                last_write = decided(context, **answer) if answer is not None else STAGE_FUNCTIONS[stage](context)
-            return partial(_with_series, key, last_write)
+    def body() -> LastWrite:
+        nonlocal ran
+        ran = True
+        with progress.shown(key, partial(note_progress, run.store, key), left) as report:
+            return last_write_of(Context(run, t, stage, report), answer)
 
-        result = run_once(store, run, t, stage, body)
+    with run_log.kept(run.home, run.name, t, stage):
+        refuse_spent(run.store, run.name, run.config)
+        result = run_once(run.store, key, body)
         ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"
         with logs.only_shown(f"the result of {stage} {t}"):
-            with store.read() as session:
+            with run.store.read() as session:
                 shown = stage_result(session, key, result)
             run_log.say(f"{stage} {t}: {shown.line}; {ending}")
-            artifacts.stage_result(run, t, stage, shown, services.pages_url)
+            artifacts.stage_result(key, shown, run.services.pages_url)
     # These files, such as a training's step folders, are needed only until the stage is done.
-    shutil.rmtree(coevo_home.work / run / str(t) / stage, ignore_errors=True)
-
-
-def _with_series(key: StageKey, last_write: LastWrite, session: Session) -> Result:
-    """The stage's last write, and the figures that it completes, so that they are seen before `check_health`."""
-    result = last_write(session)
-    refresh_after(session, key.run, key.iteration, key.stage)
-    return result
+    shutil.rmtree(run.home.work / run.name / str(t) / stage, ignore_errors=True)

@@ -2,6 +2,12 @@
 
 A stage stores its work in batches under natural keys and returns a last write. The ledger marks the stage done in the
 transaction of that write. A stage that is done never runs again; an interrupted stage continues where it stopped.
+
+- `run_held`: the lease of a run. `flows.py` holds it for as long as it works on the run.
+- `run_once`: a stage under the ledger. `stage_write`: a transaction of a stage that this process still has.
+- `is_alive`, `outlived`: whether the owner of a lease lives.
+
+The ledger knows the store, the meter of `costs.py` and processes. It knows no stage, no flow and no Prefect.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -19,7 +26,7 @@ from sqlalchemy.orm import Session
 from core import processes
 from core.faultpoints import faultpoint
 from core.redaction import without_secrets
-from core.types import Stage, StageKey
+from core.types import StageKey
 from orchestrator.costs import Meter
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
@@ -46,7 +53,10 @@ def run_held(store: Store, run: str) -> Iterator[None]:
     Raises `RunHeld` and changes nothing if another live process works on the run.
     """
     me = owner()
-    if not _claim_run(store, run, me):
+    with store.write() as session:
+        _live_holder(session, run)
+        is_claimed = queries.run_leases.claim_run(session, run=run, owner=me, lease_seconds=LEASE_S)
+    if not is_claimed:
         yield
         return
     faultpoint("run claimed")
@@ -85,12 +95,6 @@ def release_dead(store: Store) -> None:
         other_holder(store, run)
 
 
-def _claim_run(store: Store, run: str, me: str) -> bool:
-    with store.write() as session:
-        _live_holder(session, run)
-        return queries.run_leases.claim_run(session, run=run, owner=me, lease_seconds=LEASE_S)
-
-
 def _live_holder(session: Session, run: str) -> RunLease | None:
     holder = queries.run_leases.run_holder(session, run)
     if holder is None or is_alive(holder.owner):
@@ -105,22 +109,31 @@ def require_stage(session: Session, key: StageKey) -> None:
 
     To be called before the transaction writes anything, so that all transactions lock their rows in the same order.
     """
-    queries.ledger.renew_lease(
-        session, run=key.run, iteration=key.iteration, stage=key.stage, owner=owner(), lease_seconds=LEASE_S
-    )
+    queries.ledger.renew_lease(session, **asdict(key), owner=owner(), lease_seconds=LEASE_S)
 
 
-def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callable[[], LastWrite]) -> Result:
+@contextmanager
+def stage_write(store: Store, key: StageKey) -> Iterator[Session]:
+    """One transaction for rows of a stage. It is `Store.write`, but refused if this process has lost the stage.
+
+    A process that was suspended, or cut off from the database, for longer than its lease may go on after another one
+    has taken over its stage. Raises `LeaseLost`; then nothing is written.
+    """
+    with store.write() as session:
+        require_stage(session, key)
+        yield session
+
+
+def run_once(store: Store, key: StageKey, body: Callable[[], LastWrite]) -> Result:
     """Run a stage unless it is done, and return its result.
 
     Raises `StageHeld` if another live process runs the stage. An exception of `body` is recorded in the ledger and
     raised again, or a `Trouble` in its place. If it cannot be recorded, the stage's lease ends by itself.
     """
-    me = owner()
-    row = _claim(store, run, iteration, stage, me)
+    me, unit = owner(), f"{key.iteration}/{key.stage}"
+    row = _claim(store, key, me)
     if row.status == "done":
         return row.result or {}
-    key, unit = StageKey(run, iteration, stage), f"{iteration}/{stage}"
     faultpoint("stage claimed", unit)
     meter = Meter(key, "stage")
 
@@ -128,23 +141,20 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
         require_stage(session, key)
         meter.charge(session)
 
-    with repeated(store, renew, f"lease of {stage}"):
+    with repeated(store, renew, f"lease of {key.stage}"):
         try:
             last_write = body()
             faultpoint("stage ready to end", unit)
-            with store.write() as session:
-                require_stage(session, key)
+            with stage_write(store, key) as session:
                 result = last_write(session)
                 meter.charge(session)
-                queries.ledger.finish_stage(
-                    session, run=run, iteration=iteration, stage=stage, owner=me, result=dict(result)
-                )
+                queries.ledger.finish_stage(session, **asdict(key), owner=me, result=dict(result))
         except Exception as error:
             shown = in_words(error)
             with suppress(*DATABASE_ERRORS), store.write() as session:
                 meter.charge(session)
                 message = without_secrets(f"{type(shown).__name__}: {shown}")
-                queries.ledger.fail_stage(session, run=run, iteration=iteration, stage=stage, owner=me, error=message)
+                queries.ledger.fail_stage(session, **asdict(key), owner=me, error=message)
             if shown is not error:
                 raise shown from error
             raise
@@ -152,29 +162,25 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     return result
 
 
-def note_progress(store: Store, run: str, iteration: int, stage: Stage, done: int, total: int, note: str) -> None:
-    """Store the progress of a stage that this process runs in the ledger."""
-    with suppress(*DATABASE_ERRORS), store.write() as session:  # if the database is busy, the next report stores it
-        queries.ledger.note_progress(
-            session, run=run, iteration=iteration, stage=stage, owner=owner(), done=done, total=total, note=note
-        )
-
-
-def _claim(store: Store, run: str, iteration: int, stage: Stage, me: str) -> StageRow:
-    claim = partial(
-        queries.ledger.claim_stage, run=run, iteration=iteration, stage=stage, owner=me, lease_seconds=LEASE_S
-    )
+def _claim(store: Store, key: StageKey, me: str) -> StageRow:
+    claim = partial(queries.ledger.claim_stage, **asdict(key), owner=me, lease_seconds=LEASE_S)
     try:
         with store.write() as session:
             return claim(session)
     except StageHeld:
         with store.write() as session:
-            row = queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage)
+            row = queries.ledger.find_stage(session, **asdict(key))
             if row is None or is_alive(row.owner):
                 raise
             # The owner was killed here, so there is no need to wait until the lease expires.
-            queries.ledger.release_leases(session, run=run, owner=row.owner)
+            queries.ledger.release_leases(session, run=key.run, owner=row.owner)
             return claim(session)
+
+
+def note_progress(store: Store, key: StageKey, done: int, total: int, note: str) -> None:
+    """Store the progress of a stage that this process runs in the ledger."""
+    with suppress(*DATABASE_ERRORS), store.write() as session:  # if the database is busy, the next report stores it
+        queries.ledger.note_progress(session, **asdict(key), owner=owner(), done=done, total=total, note=note)
 
 
 def is_alive(name: str) -> bool:

@@ -1,4 +1,7 @@
-"""Creates runs from presets, and continues them."""
+"""Creates runs from presets, continues them, and says what has become of a stored one: status, decisions, result.
+
+What only the process needs that works on a run takes the `Run`; the rest takes the store and the run's name.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
 from orchestrator.plan import plan
+from orchestrator.run import Run
 from services.prefect.server import is_away
 from storage import queries
 from storage.checkpoints import publish, published_manifest
@@ -44,32 +48,31 @@ def prepare(
     iterations: int,
     overrides: Mapping[str, Any],
     flow: Flow = "co_evolve",
+    checked: RunConfig | None = None,
 ) -> RunConfig:
     """Create the run and publish its base model; or change the limits of an existing run (`queries.runs.LIMITS`).
 
-    Raises what `check_startable` raises, before anything is written.
+    `checked` is what `check_startable` returned for these parameters, if this process has called it already. Raises
+    what `check_startable` raises, before anything is written.
     """
-    config = check_startable(store, run, preset, iterations, overrides, flow)
+    config = checked or check_startable(store, run, preset, iterations, overrides, flow)
     if preset:
         given = {**by_dotted_names(overrides), **length_of(iterations)}
-        _create(home, store, run, preset, config, RunOrigin(read_preset(preset_path(preset)), given))
+        origin, base = RunOrigin(read_preset(preset_path(preset)), given), None
+        if find_run(store, run) is None:
+            # The model is copied before the run is stored, so that every stored run has its base model, even after a
+            # crash.
+            folder = base_model(config)
+            base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
+            faultpoint("base model published")
+        with store.write() as session:
+            queries.runs.create_run(session, name=run, config=config, preset=preset, origin=origin)
+            if base is not None:
+                queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
+        faultpoint("run created")
     with store.write() as session:
         queries.runs.set_limits(session, run, config)
     return stored_config(store, run)
-
-
-def _create(home: Home, store: Store, run: str, preset: str, config: RunConfig, origin: RunOrigin) -> None:
-    base = None
-    if find_run(store, run) is None:
-        # The model is copied before the run is stored, so that every stored run has its base model, even after a crash.
-        folder = base_model(config)
-        base = publish(folder, home.checkpoints, run=run, role="base", iteration=0, step=0, parent=None)
-        faultpoint("base model published")
-    with store.write() as session:
-        queries.runs.create_run(session, name=run, config=config, preset=preset, origin=origin)
-        if base is not None:
-            queries.checkpoints.add_checkpoint(session, base, published_manifest(Path(base.path)))
-    faultpoint("run created")
 
 
 def stored_config(store: Store, run: str) -> RunConfig:
@@ -78,31 +81,30 @@ def stored_config(store: Store, run: str) -> RunConfig:
         return queries.runs.config_of_run(session, run)
 
 
-def check_start(store: Store, run: str, config: RunConfig, iteration: int) -> None:
+def check_start(run: Run, iteration: int) -> None:
     """Raise `RunError` unless all stages before an iteration are done and no decision keeps the run from continuing."""
-    if not 1 <= iteration <= config.iterations:
-        raise RunError(f"t: run {run}: expected an iteration from 1 to {config.iterations}, got {iteration}")
-    with store.read() as session:
-        done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
+    if not 1 <= iteration <= run.config.iterations:
+        raise RunError(f"t: run {run}: expected an iteration from 1 to {run.config.iterations}, got {iteration}")
+    done = _done(run.store, run.name)
     for t in range(1, iteration):
-        if (action := decision(store, run, t)["action"]) in ("pause", "stop"):
+        if (action := decision(run.store, run.name, t)["action"]) in ("pause", "stop"):
             reason = "waits for a person's decision" if action == "pause" else "was stopped"
             raise RunError(f"run {run}: {reason} after iteration {t}, so iteration {iteration} cannot begin")
-    for t, stage in plan(config):
+    for t, stage in plan(run.config):
         if t < iteration and (t, stage) not in done:
             raise RunError(f"t: run {run} cannot begin iteration {iteration}: {stage} of iteration {t} is not done")
 
 
 @contextmanager
-def status_kept(store: Store, run: str) -> Iterator[None]:
+def status_kept(run: Run) -> Iterator[None]:
     """Set the run's status to running, and after the block to done, stopped, out_of_budget, failed or cancelled.
 
     To be used in `ledger.run_held`. The status is left alone once another process has taken over the run: that process
     sets it. It also stays as it is if Prefect does not answer any more: nothing has failed, and nobody works on the
     run, so it reads as interrupted.
     """
-    set_status(store, run, "running")
-    end = partial(set_status_if_held, store, run)
+    set_status(run.store, run.name, "running")
+    end = partial(set_status_if_held, run)
     try:
         yield
     except RunStopped:
@@ -123,30 +125,33 @@ def status_kept(store: Store, run: str) -> Iterator[None]:
     end("done")
 
 
-def set_status_if_held(store: Store, run: str, status: RunStatus) -> bool:
+def set_status_if_held(run: Run, status: RunStatus) -> bool:
     """Set the status if this process still has the run, though its lease may have expired; returns whether it has it.
 
     Without a lease, another process has taken the run over, and may have ended it already.
     """
-    with store.write() as session:
-        lease = queries.run_leases.leases(session).get(run)
+    with run.store.write() as session:
+        lease = queries.run_leases.leases(session).get(run.name)
         is_held = lease is not None and lease.owner == owner()
         if is_held:
-            queries.runs.set_run_status(session, run, status)
+            queries.runs.set_run_status(session, run.name, status)
     return is_held
 
 
 def ended_as(store: Store, run: str) -> RunStatus | None:
     """How a run has ended by its stages, whatever became of its process; None if something is left to do."""
-    config = stored_config(store, run)
-    with store.read() as session:
-        done = {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
-    for t, stage in plan(config):
+    done = _done(store, run)
+    for t, stage in plan(stored_config(store, run)):
         if (t, stage) not in done:
             return None
         if stage == "check_health" and (action := decision(store, run, t)["action"]) in ("pause", "stop"):
             return "stopped" if action == "stop" else None
     return "done"
+
+
+def _done(store: Store, run: str) -> set[tuple[int, Stage]]:
+    with store.read() as session:
+        return {(row.iteration, row.stage) for row in queries.ledger.stages_of(session, run) if row.status == "done"}
 
 
 def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
@@ -169,11 +174,11 @@ def result_of(store: Store, run: str) -> str:
     return solvers[-1].id
 
 
-def clear(home: Home, store: Store, run: str, config: RunConfig) -> None:
+def clear(run: Run) -> None:
     """Remove what an ended run no longer needs: work in progress, and, if no round can follow, AdamW's moments."""
-    shutil.rmtree(home.work / run, ignore_errors=True)
-    if why_no_longer(config, status_of(store, run)) is not None:
-        shutil.rmtree(home.optimisers / run, ignore_errors=True)
+    shutil.rmtree(run.home.work / run.name, ignore_errors=True)
+    if why_no_longer(run.config, status_of(run.store, run.name)) is not None:
+        shutil.rmtree(run.home.optimisers / run.name, ignore_errors=True)
 
 
 def status_of(store: Store, run: str) -> RunStatus:

@@ -29,6 +29,7 @@ from core.types import (
 )
 from orchestrator.installation.home import Home, Services
 from orchestrator.ledger import LEASE_S, owner
+from orchestrator.run import Run
 from orchestrator.stages.context import Context
 from services.oracles import exact
 from services.run_report.figures import figures
@@ -210,6 +211,12 @@ def _checkpoint(session: Session, run: str, role: CheckpointRole, t: int, parent
     queries.checkpoints.add_checkpoint(session, Checkpoint(key, run, role, t, 0, f"/models/{key}", key, parent), {})
 
 
+def run_of(store: Store, run: str, *, home: Path = Path(), services: Services = NO_SERVICES) -> Run:
+    """A stored run as the process has it that works on it."""
+    with store.read() as session:
+        return Run(run, Home(home), store, services, queries.runs.config_of_run(session, run))
+
+
 def context_of(
     store: Store,
     run: str,
@@ -229,7 +236,7 @@ def context_of(
         queries.ledger.claim_stage(
             session, run=run, iteration=iteration, stage=stage, owner=owner(), lease_seconds=LEASE_S
         )
-    return Context(Home(home), store, services, run, config, iteration, stage, lambda *_: None)
+    return Context(Run(run, Home(home), store, services, config), iteration, stage, lambda *_: None)
 
 
 def iterations(store: Store, run: str) -> list[dict[str, Any]]:

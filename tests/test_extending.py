@@ -18,9 +18,9 @@ from core.settings.parsing import load_config
 from core.types import OracleLabel
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL
-from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.question_sets.benchmarks import load
 from orchestrator.question_sets.prompts import read_prompts
+from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from services.oracles import program
 from storage import queries
 from storage.session import Store

@@ -22,7 +22,7 @@ from core.types import BenchmarkItem, Checkpoint, question_key
 from orchestrator.evaluation.answering import answer_all
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.stages.context import Context
-from orchestrator.stages.evaluation import begin, charge
+from orchestrator.stages.evaluate import begin, charge
 from services.matrix import known_answers, set_name
 from storage import queries
 
@@ -93,7 +93,7 @@ def ask_all(context: Context, sets: Sequence[LoadedBenchmark]) -> None:
     Raises what `Context.serving` raises, `InferenceError` and `GradingError`. Answers given before that stay stored.
     """
     with context.store.read() as session:
-        solvers = queries.checkpoints.solvers_of(session, context.run)
+        solvers = queries.checkpoints.solvers_of(session, context.run.name)
         solvers = [solver for solver in solvers if unanswered(session, solver.id, sets) and not solver.files_removed]
     for solver in solvers:
         with context.serving({"solver": solver}):

@@ -18,10 +18,10 @@ from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import SET, Overrides, clear_errors, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
-from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
 from orchestrator.question_sets.prompts import GivenPrompt, read_prompts
+from orchestrator.stages.training.jobs import challenger_job, solver_job
 from trainers.base import TrainJob, TrainQuestion
 from trainers.easyr1.fit import deviations
 

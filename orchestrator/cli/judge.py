@@ -13,7 +13,7 @@ from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
 from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, overrides_of, print_progress
 from orchestrator.installation.home import home
-from orchestrator.stages.auditing import ask_judge
+from orchestrator.stages.audit_labels import ask_judge
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.inference.keys import keys_of

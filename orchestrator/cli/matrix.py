@@ -18,6 +18,7 @@ from orchestrator.analysis.matrix import MatrixError, ask_all, question_sets, un
 from orchestrator.cli.terminal import AsJson, Kept, clear_errors, print_progress, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
+from orchestrator.run import Run
 from orchestrator.stages.context import Context
 from services.matrix import MatrixCell, cells, mean_cells
 from storage import queries
@@ -84,8 +85,8 @@ def _ask(store: Store, run: str, oracle: str, size: int) -> None:
         print(f"not asked, because {files}", file=sys.stderr)
     if len(lacking) > len(removed):  # a complete matrix is shown even if the services are down
         coevo_home = home()
-        services = cluster.join(coevo_home)
-        ask_all(Context(coevo_home, store, services, run, config, 0, "evaluate", print_progress), sets)
+        opened = Run(run, coevo_home, store, cluster.join(coevo_home), config)
+        ask_all(Context(opened, 0, "evaluate", print_progress), sets)
 
 
 def table(rows: Sequence[MatrixCell], oracle: str, runs: int = 1) -> Table:

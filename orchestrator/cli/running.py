@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from glob import escape
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ import typer
 
 from core import logs
 from core.imports import collection_paused
+from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
 from orchestrator.check.presets import usual_name
 from orchestrator.check.start import RunError, check_startable, store_of
@@ -37,6 +38,7 @@ from orchestrator.experiments import PlannedRun, is_experiment, planned, read_ex
 from orchestrator.installation import cluster
 from orchestrator.installation.home import EXPERIMENTS, home
 from orchestrator.ledger import refuse_held
+from orchestrator.run import Run
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
 from services.prefect.server import is_away
@@ -105,19 +107,19 @@ def _run_experiment(name: str, seeds: int | None, overrides: Mapping[str, Any], 
         return
     coevo_home = home()
     cluster.join(coevo_home)  # refuses early if the services are down
-    store = open_store(coevo_home.database, create=True)
 
-    def start(run: PlannedRun) -> None:
-        run_flow(run.row.run, run.preset, 0, run.overrides)
+    def start(run: PlannedRun, checked: RunConfig) -> None:
+        run_flow(run.row.run, run.preset, 0, run.overrides, checked=checked)
 
-    for number, (run, had_ended) in enumerate(run_all(coevo_home, store, runs, start), 1):
-        state = "had ended before" if had_ended else "has ended"
-        print(f"{number} of {len(runs)}: {run.row.run} {state}", file=sys.stderr, flush=True)
-    from orchestrator.cli.comparison_tables import show  # imported here, so that no single run waits for them
-    from services.comparison import arms_named, compare
+    with closing(open_store(coevo_home.database, create=True)) as store:
+        for number, (run, had_ended) in enumerate(run_all(coevo_home, store, runs, start), 1):
+            state = "had ended before" if had_ended else "has ended"
+            print(f"{number} of {len(runs)}: {run.row.run} {state}", file=sys.stderr, flush=True)
+        from orchestrator.cli.comparison_tables import show  # imported here, so that no single run waits for them
+        from services.comparison import arms_named, compare
 
-    with store.read() as session:
-        show(compare(session, *arms_named(session, [short_name])))
+        with store.read() as session:
+            show(compare(session, *arms_named(session, [short_name])))
 
 
 def resume(
@@ -142,39 +144,47 @@ def resume(
         run_flow(name, "", iterations or 0, overrides_of(override))
 
 
-def run_flow(run: str, preset: str, iterations: int, overrides: Mapping[str, Any], tags: Collection[str] = ()) -> None:
+def run_flow(
+    run: str,
+    preset: str,
+    iterations: int,
+    overrides: Mapping[str, Any],
+    tags: Collection[str] = (),
+    checked: RunConfig | None = None,
+) -> None:
     """Run a run's flow in this process. Everything that can be checked without the services is checked before.
 
     `preset` is empty for a run that is continued. With `tags`, the run is created before the flow begins, and gets
-    these tags.
+    these tags. `checked` are the run's settings, if the caller has checked them.
     """
     queries.run_notes.refuse_tags(tags)
     coevo_home, parameters = home(), (run, preset, iterations, overrides)
     if (store := store_of(coevo_home)) is not None:
         refuse_held(store, run)
-    flow = check_startable(store, *parameters, overrides_are=SET).kind
-    cluster.join(coevo_home)
-    store = store or open_store(coevo_home.database, create=True)
-    cluster.wait_until_ready(coevo_home)
-    _print_state(store, run)
-    if tags:
-        prepare(coevo_home, store, *parameters, flow=flow)
-        with store.write() as session:
-            queries.run_notes.annotate(session, run, add=tags)
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    with collection_paused():
-        from orchestrator import flows  # Prefect reads its settings when it is imported
-        from orchestrator.reporting.flow_process import retry_connecting
+    config = checked or check_startable(store, *parameters, overrides_are=SET)
+    services = cluster.join(coevo_home)
+    with closing(store or open_store(coevo_home.database, create=True)) as store:
+        cluster.wait_until_ready(coevo_home)
+        _print_state(store, run)
+        if tags:
+            prepare(coevo_home, store, *parameters, config.kind, config)
+            with store.write() as session:
+                queries.run_notes.annotate(session, run, add=tags)
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+        with collection_paused():
+            from orchestrator import flows  # Prefect reads its settings when it is imported
+            from orchestrator.reporting.flow_process import retry_connecting
 
-    retry_connecting()  # the services answer; Prefect may be killed and started again before the flow begins
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_said_once)
-    with _told_how_to_go_on(run):
-        result = getattr(flows, flow)(run=run, preset=preset, iterations=iterations, overrides=overrides)
-    print(f"run {run}: {result['status']}; its Solver is {result['solver']}; `coevo report {run}` shows it")
-    with store.read() as session:
-        if (alerts := open_alerts_of(session, run)) is not None:
-            print(alerts)
+        retry_connecting()  # the services answer; Prefect may be killed and started again before the flow begins
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_is_said_once)
+        flow = {"co_evolve": flows.co_evolve, "self_train": flows.self_train}[config.kind]
+        with _told_how_to_go_on(run), flows.at_hand(Run(run, coevo_home, store, services, config)):
+            result = flow(run=run, preset=preset, iterations=iterations, overrides=dict(overrides))
+        print(f"run {run}: {result['status']}; its Solver is {result['solver']}; `coevo report {run}` shows it")
+        with store.read() as session:
+            if (alerts := open_alerts_of(session, run)) is not None:
+                print(alerts)
 
 
 @contextmanager

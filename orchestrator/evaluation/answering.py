@@ -21,7 +21,7 @@ from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
 from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, FinishReason, Spent
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
-from orchestrator.stages.context import BATCH, Progress
+from orchestrator.run import BATCH, Progress
 from services.inference.client import Reply, spent
 from services.inference.engines.base import Prompt
 from storage import queries

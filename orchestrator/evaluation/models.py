@@ -22,10 +22,10 @@ from core.types import Checkpoint
 from orchestrator.evaluation.answering import SMALL_BATCH, Ask, Batches
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
+from orchestrator.run import BATCH
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
 from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
-from orchestrator.stages.context import BATCH
 from services.evaluations import RUN_MODEL, servable_checkpoint
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt

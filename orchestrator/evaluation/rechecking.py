@@ -10,8 +10,8 @@ from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import BenchmarkItem, EvaluatedAnswer, JudgedAnswer
-from orchestrator.stages.auditing import ask_in_batches
-from orchestrator.stages.context import Progress
+from orchestrator.evaluation.judging import ask_in_batches
+from orchestrator.run import Progress
 from services.evaluations import items_of
 from services.oracles.judge import JudgedBatch
 from storage import queries

@@ -22,7 +22,7 @@ from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_suite
 from orchestrator.question_sets.rows import is_path
-from orchestrator.stages.context import Progress
+from orchestrator.run import Progress
 from services.evaluations import EvaluationFigures, figures_of
 from services.run_reasons import turn_note
 from storage import queries

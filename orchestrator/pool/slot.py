@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import get_args
 
@@ -21,14 +21,16 @@ from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.settings.trainers import EasyR1Settings, TrainerSettings
-from core.types import ResourceKind
-from orchestrator.ledger import is_alive, owner, repeated
+from core.types import ResourceKind, StageKey
+from orchestrator.installation.home import Services
+from orchestrator.ledger import is_alive, owner, repeated, stage_write
 from orchestrator.pool.scheduler import PoolJob, to_start
+from orchestrator.run import Run
 from orchestrator.serving.checkpoints import reserved
-from orchestrator.stages.context import Context
 from storage import queries
 from storage.errors import LeaseLost
 from storage.rows import PoolRow
+from storage.session import Store
 from trainers.local.trainer import kind_of
 
 _POLL_S = 1.0
@@ -56,7 +58,9 @@ def demand_of(settings: TrainerSettings, workers: int) -> Demand:
 
 
 @contextmanager
-def training_slot(context: Context, demand: Demand, holds_applications: bool) -> Iterator[Callable[[], None]]:
+def training_slot(
+    run: Run, key: StageKey, demand: Demand, note: Callable[[str], None], *, holds_applications: bool
+) -> Iterator[Callable[[], None]]:
     """Wait until the demand is available, and hold it while the block runs. While it waits, the stage's note says so.
 
     The block gets a function that raises `LeaseLost` if the slot has been lost; call it where no work would be lost.
@@ -64,49 +68,47 @@ def training_slot(context: Context, demand: Demand, holds_applications: bool) ->
     release units. Raises `PoolError` if the demand can never be met, and `LeaseLost` if this process has lost the
     stage: it must not take the slot of the process that has it.
     """
-    run, t, stage, me = context.run, context.iteration, context.stage, owner()
-    _refuse_impossible(context, demand, holds_applications)
+    where, me = asdict(key), owner()
+    _refuse_impossible(run, demand, holds_applications)
 
     def join(session: Session) -> None:
-        queries.pool.join_pool(
-            session, run=run, iteration=t, stage=stage, owner=me, kind=demand.kind, units=demand.units
-        )
+        queries.pool.join_pool(session, **where, owner=me, kind=demand.kind, units=demand.units)
 
-    with context.write() as session:
+    with stage_write(run.store, key) as session:
         join(session)
     try:
         noted = ""
-        while (waits_for := _try_to_begin(context, join)) is not None:
+        while (waits_for := _try_to_begin(run, key, join)) is not None:
             if waits_for != noted:
-                context.note(waits_for)
+                note(waits_for)
                 noted = waits_for
             time.sleep(_POLL_S)
-        context.note("")
-        charge = partial(queries.pool.charge_job, run=run, iteration=t, stage=stage, owner=me)
-        with repeated(context.store, charge, f"pool {run}"):
-            yield partial(_refuse_lost, context)
+        note("")
+        charge = partial(queries.pool.charge_job, **where, owner=me)
+        with repeated(run.store, charge, f"pool {run}"):
+            yield partial(_refuse_lost, run.store, key)
     finally:
-        with context.store.write() as session:
-            queries.pool.leave_pool(session, run=run, iteration=t, stage=stage, owner=me)
+        with run.store.write() as session:
+            queries.pool.leave_pool(session, **where, owner=me)
 
 
-def _refuse_impossible(context: Context, demand: Demand, holds_applications: bool) -> None:
+def _refuse_impossible(run: Run, demand: Demand, holds_applications: bool) -> None:
     limits: dict[str, Callable[[], float]] = {
         "the cluster has": lambda: float(ray.cluster_resources().get(demand.kind, 0.0)),
         f"{LIMIT} allows": _limit,
     }
     if holds_applications:
-        limits["the inference applications leave"] = lambda: _units_besides_applications(context, demand)
+        limits["the inference applications leave"] = lambda: _units_besides_applications(run.services, demand)
     for limit, units_of in limits.items():
         if demand.units > (units := units_of()):
-            request = f"run {context.run}: the training requests {demand.units:g} {demand.kind}"
+            request = f"run {run}: the training requests {demand.units:g} {demand.kind}"
             raise PoolError(f"{request}, but {limit} {units:g}")
 
 
-def _units_besides_applications(context: Context, demand: Demand) -> float:
+def _units_besides_applications(services: Services, demand: Demand) -> float:
     """The units that the applications do not hold. Those that were just stopped get a moment to release theirs."""
     deadline = time.monotonic() + _SETTLE_S
-    while (units := _capacity(context)[demand.kind]) < demand.units and time.monotonic() < deadline:
+    while (units := _capacity(services)[demand.kind]) < demand.units and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return units
 
@@ -119,65 +121,55 @@ def _limit() -> float:
         raise PoolError(f"{LIMIT}: expected a number, got {value!r}") from error
 
 
-def _try_to_begin(context: Context, join: Callable[[Session], None]) -> str | None:
-    """Apply the rule to all jobs. Returns None if this one has begun, else what it waits for."""
-    own_key = f"{context.run}/{context.iteration}/{context.stage}"
-    capacity = _capacity(context)
-    with context.write() as session:
-        queries.pool.lock_pool(session)
-        _drop_dead(session)
-        own = _own_job(context, session)
-        _refuse_another_owner(own)
-        if own.status == "done":  # the lease ran out for a moment, and another process dropped this job
-            join(session)
-        rows = {_key(row): row for row in queries.pool.unfinished_jobs(session)}
-        started = to_start(_jobs(rows, queries.pool.used_by_run(session)), capacity)
-        for key in started:
-            queries.pool.start_job(session, rows[key])
-    if own_key in started or rows[own_key].status == "running":
-        return None
-    row = rows[own_key]
-    others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
-    return f"waiting for {row.units:g} {row.kind} of {capacity[row.kind]:g}; running: {', '.join(others) or 'none'}"
-
-
-def _capacity(context: Context) -> dict[ResourceKind, float]:
+def _capacity(services: Services) -> dict[ResourceKind, float]:
     """The units of the cluster that the inference applications do not hold."""
-    cluster, held = ray.cluster_resources(), reserved(context.services)
+    cluster, held = ray.cluster_resources(), reserved(services)
     return {kind: float(cluster.get(kind, 0.0)) - held[kind] for kind in get_args(ResourceKind)}
 
 
-def _drop_dead(session: Session) -> None:
-    """Remove the jobs whose process is dead."""
-    for row in queries.pool.unfinished_jobs(session):
-        if not is_alive(row.owner):  # it was killed here
-            queries.ledger.release_leases(session, run=row.run, owner=row.owner)
-    queries.pool.drop_abandoned(session)
+def _try_to_begin(run: Run, key: StageKey, join: Callable[[Session], None]) -> str | None:
+    """Apply the rule to all jobs. Returns None if this one has begun, else what it waits for."""
+    capacity = _capacity(run.services)
+    with stage_write(run.store, key) as session:
+        queries.pool.lock_pool(session)
+        for row in queries.pool.unfinished_jobs(session):
+            if not is_alive(row.owner):  # it was killed here
+                queries.ledger.release_leases(session, run=row.run, owner=row.owner)
+        queries.pool.drop_abandoned(session)
+        if _own_job(session, key).status == "done":  # the lease ran out for a moment, and another process dropped it
+            join(session)
+        rows = {_key(row): row for row in queries.pool.unfinished_jobs(session)}
+        used = queries.pool.used_by_run(session)
+        jobs = [
+            PoolJob(its_key, row.kind, row.units, used[row.run], row.since.timestamp(), row.status == "running")
+            for its_key, row in rows.items()
+        ]
+        started = to_start(jobs, capacity)
+        for its_key in started:
+            queries.pool.start_job(session, rows[its_key])
+    own_key = f"{key.run}/{key.iteration}/{key.stage}"
+    own = rows[own_key]
+    if own_key in started or own.status == "running":
+        return None
+    others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
+    return f"waiting for {own.units:g} {own.kind} of {capacity[own.kind]:g}; running: {', '.join(others) or 'none'}"
 
 
-def _jobs(rows: Mapping[str, PoolRow], used: Mapping[str, float]) -> list[PoolJob]:
-    return [
-        PoolJob(key, row.kind, row.units, used[row.run], row.since.timestamp(), row.status == "running")
-        for key, row in rows.items()
-    ]
-
-
-def _own_job(context: Context, session: Session) -> PoolRow:
-    return queries.pool.job_of(session, run=context.run, iteration=context.iteration, stage=context.stage)
-
-
-def _refuse_lost(context: Context) -> None:
-    own_key = f"{context.run}/{context.iteration}/{context.stage}"
-    with context.store.read() as session:
-        row = _own_job(context, session)
-    _refuse_another_owner(row)
+def _refuse_lost(store: Store, key: StageKey) -> None:
+    with store.read() as session:
+        row = _own_job(session, key)
     if row.status != "running":  # the lease ran out for a moment, and another process dropped this job
-        raise LeaseLost(f"stage {own_key}: its lease ran out, and with it its slot in the worker pool; resume the run")
+        raise LeaseLost(
+            f"stage {_key(row)}: its lease ran out, and with it its slot in the worker pool; resume the run"
+        )
 
 
-def _refuse_another_owner(row: PoolRow) -> None:
+def _own_job(session: Session, key: StageKey) -> PoolRow:
+    """The stage's job. Raises `LeaseLost` if it is another process's by now."""
+    row = queries.pool.job_of(session, **asdict(key))
     if row.owner != owner():
         raise LeaseLost(f"stage {_key(row)}: its lease ran out, and {row.owner} has taken it over")
+    return row
 
 
 def _key(row: PoolRow) -> str:

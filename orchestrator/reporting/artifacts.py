@@ -35,7 +35,7 @@ from prefect.runtime import flow_run
 
 from core.logs import only_shown
 from core.statistics.estimates import Estimate
-from core.types import Stage
+from core.types import StageKey
 from orchestrator.reporting.results import StageResult, as_markdown
 from services.evaluations import EvaluationFigures
 from services.prefect.flow_runs import tags_of
@@ -77,10 +77,11 @@ def _set_tags(key: UUID, tags: list[str]) -> None:
 class StageProgress:
     """The progress of one stage, in percent. When the stage is done, its result takes the place of it."""
 
-    def __init__(self, run: str, iteration: int, stage: Stage) -> None:
-        key, description = _key(run, iteration, stage, "progress"), f"{run}, iteration {iteration}: progress of {stage}"
+    def __init__(self, key: StageKey) -> None:
+        name = _key(key.run, key.iteration, key.stage, "progress")
+        description = f"{key.run}, iteration {key.iteration}: progress of {key.stage}"
         self._id: UUID | None = None  # None: it was not made, or a person has deleted it
-        _write(lambda: self._create(key, description))
+        _write(lambda: self._create(name, description))
 
     def update(self, percent: float) -> None:
         _write(lambda: self._update(percent))
@@ -107,16 +108,18 @@ class StageProgress:
                 client.delete_artifact(self._id)
 
 
-def stage_result(run: str, iteration: int, stage: Stage, result: StageResult, pages_url: str) -> None:
+def stage_result(key: StageKey, result: StageResult, pages_url: str) -> None:
     """Show the result of a stage, with a link to its page on the dashboard if the dashboard's address is known."""
-    page = run_page(pages_url, run, iteration)
+    page = run_page(pages_url, key.run, key.iteration)
     link = f"[{page}]({page})" if page else ""
-    text = "\n\n".join(filter(None, (f"### {as_markdown(run)}, iteration {iteration}: {stage}", result.table, link)))
-    key, description = _key(run, iteration, stage), f"{run}, iteration {iteration}: result of {stage}"
+    title = f"### {as_markdown(key.run)}, iteration {key.iteration}: {key.stage}"
+    text = "\n\n".join(filter(None, (title, result.table, link)))
+    name = _key(key.run, key.iteration, key.stage)
+    description = f"{key.run}, iteration {key.iteration}: result of {key.stage}"
 
     def write() -> None:
-        if not _is_newest(key, text):
-            create_markdown_artifact(text, key=key, description=description)
+        if not _is_newest(name, text):
+            create_markdown_artifact(text, key=name, description=description)
 
     _write(write)
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
 from core.logs import only_shown
 from core.settings.config import RunConfig
-from core.types import Stage
+from core.types import StageKey
 from orchestrator.plan import plan
 from orchestrator.reporting.artifacts import StageProgress
+from orchestrator.run import Progress
 from services.remaining import range_text, remaining_in
 from storage import queries
 from storage.session import Store
-
-Report = Callable[[int, int, str], None]  # done, total, note
 
 _EVERY_S = 2.0  # least time between two updates of an artifact
 
@@ -38,9 +38,7 @@ def _shown_time(time_left: Callable[[], str]) -> str:
 
 
 @contextmanager
-def shown(
-    run: str, iteration: int, stage: Stage, store_progress: Report, time_left: Callable[[], str] = lambda: ""
-) -> Iterator[Report]:
+def shown(key: StageKey, store_progress: Progress, time_left: Callable[[], str] = lambda: "") -> Iterator[Progress]:
     """Show the progress of one stage while the block runs, which gets the function that reports it. If the block raises
     an error, Prefect goes on showing how far the stage came.
 
@@ -49,13 +47,13 @@ def shown(
     `store_progress` is called whenever the artifact is updated; it stores the progress for readers other than Prefect.
     A total of 0 means that there is only a note. It is stored at once, and so is the first progress after it.
     """
-    title = f"{stage} {iteration}"
-    artifact = StageProgress(run, iteration, stage)
+    title = f"{key.stage} {key.iteration}"
+    artifact = StageProgress(key)
     console = Console(file=sys.stderr)
     updated, last_total = 0.0, 0
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
     left = TextColumn("{task.fields[left]}")
-    with Progress(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Bars(*columns, left, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(title, total=None, note="", left=_shown_time(time_left) if console.is_terminal else "")
 
         def report(done: int, total: int, note: str) -> None:

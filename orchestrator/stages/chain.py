@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
+from core.statistics.guard import Action
 from core.statistics.standing import best_of
 from core.types import STAGES, Checkpoint, Evaluated, Role, Stage, checkpoint_id
 from orchestrator.plan import TRAININGS
@@ -103,3 +104,13 @@ class Chain:
     def best_to_go_back_to(self) -> int:
         """The best of the iterations before this one, without those after which the run was rolled back."""
         return self.best(without={self.iteration, *self.rolled_back()})
+
+    def back_to(self, action: Action) -> dict[Role, str] | None:
+        """The checkpoints that an action goes back to: role -> id; None if it does not go back.
+
+        A run that stops ends with the best iteration of all, even if that one raised the alarm. A run that is rolled
+        back continues from the best earlier iteration; otherwise it could run into the same problem again.
+        """
+        if action not in ("stop", "roll_back"):
+            return None
+        return self.checkpoints_at(self.best() if action == "stop" else self.best_to_go_back_to())

@@ -1,27 +1,27 @@
-"""The context that every stage gets, and helpers that the stages share."""
+"""What every stage gets: the run, which stage of it this is, and what stages do alike."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Generic
 
 from sqlalchemy.orm import Session
-from typing_extensions import TypeVar
 
 from core.errors import CoevoError
 from core.faultpoints import faultpoint
 from core.seeds import seed_for
-from core.settings.config import CoEvolution, RunConfig
+from core.settings.config import CoEvolution
 from core.statistics.guard import WATCHED, TrainingHistory
 from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
 from orchestrator.costs import Meter, refuse_spent
-from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import repeated, require_stage
+from orchestrator.ledger import repeated, stage_write
 from orchestrator.reporting.run_log import say
+from orchestrator.run import Config_co, Progress, Run
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.chain import Chain
@@ -30,8 +30,6 @@ from services.inference.engines.base import Prompt
 from services.run_reasons import turn_note
 from storage import queries
 from storage.session import DATABASE_ERRORS, Store
-
-BATCH = 128  # questions per transaction; not a setting: a run is reproducible only with the same number
 
 
 class StageError(CoevoError):
@@ -46,11 +44,6 @@ def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, f
         if metric.value is not None:
             steps.setdefault(metric.step, {})[metric.name] = metric.value
     return [steps[step] for step in sorted(steps)]
-
-
-# The settings of any kind of run, or of the only kind that has the stage.
-Config_co = TypeVar("Config_co", bound=RunConfig, default=RunConfig, covariant=True)
-Progress = Callable[[int, int, str], None]  # done, total, note; a total of 0: there is only a note
 
 
 @dataclass(slots=True)
@@ -75,29 +68,31 @@ class _Turn:
 class Context(Generic[Config_co]):
     """Everything that a stage gets."""
 
-    home: Home
-    store: Store
-    services: Services
-    run: str
-    config: Config_co
+    run: Run[Config_co]
     iteration: int
     stage: Stage
     progress: Progress
 
     @property
+    def config(self) -> Config_co:
+        return self.run.config
+
+    @property
+    def store(self) -> Store:
+        return self.run.store
+
+    @property
     def key(self) -> StageKey:
-        return StageKey(self.run, self.iteration, self.stage)
+        return StageKey(self.run.name, self.iteration, self.stage)
 
-    @contextmanager
-    def write(self) -> Iterator[Session]:
-        """One transaction for rows of this stage. It is `Store.write`, but refused if this process has lost the stage.
+    @property
+    def work_dir(self) -> Path:
+        """The folder for files that are needed only until the stage is done."""
+        return self.run.home.work / self.run.name / str(self.iteration) / self.stage
 
-        A process that was suspended, or cut off from the database, for longer than its lease may go on after another
-        one has taken over its stage. Raises `LeaseLost`; then nothing is written.
-        """
-        with self.store.write() as session:
-            require_stage(session, self.key)
-            yield session
+    def write(self) -> AbstractContextManager[Session]:
+        """One transaction for rows of this stage (`ledger.stage_write`). Raises `LeaseLost`."""
+        return stage_write(self.store, self.key)
 
     def refuse_lost(self) -> None:
         """Raise `LeaseLost` if this process has lost the stage. To be called before a file is written."""
@@ -112,7 +107,7 @@ class Context(Generic[Config_co]):
         """Report progress after a batch was stored. Raises `BudgetSpent` if the run shall end here."""
         faultpoint("batch stored", f"{self.iteration}/{self.stage}/{note}/{done}")
         self.progress(done, total, note)
-        refuse_spent(self.store, self.run, self.config)
+        refuse_spent(self.store, self.run.name, self.config)
 
     def seed(self, *key: str | int) -> int:
         """A seed that derives from the run's seed, the iteration and `key`."""
@@ -126,7 +121,7 @@ class Context(Generic[Config_co]):
 
     def chain(self, session: Session) -> Chain:
         """The run's checkpoints as this iteration sees them."""
-        return Chain(session, self.run, self.config, self.iteration)
+        return Chain(session, self.run.name, self.config, self.iteration)
 
     def checkpoint(self, role: Role, iteration: int | None = None) -> Checkpoint:
         """`Chain.checkpoint`: the newest checkpoint of the model that plays `role`."""
@@ -145,11 +140,11 @@ class Context(Generic[Config_co]):
         with self.store.read() as session:
             while checkpoint.role == "solver":
                 rounds.insert(0, checkpoint)
-                parent = checkpoint.parent or checkpoint_id(self.run, "base", 0)
+                parent = checkpoint.parent or checkpoint_id(self.run.name, "base", 0)
                 checkpoint = queries.checkpoints.get_checkpoint(session, parent)
-            steps = [step for solver in rounds for step in solver_steps(session, self.run, solver.iteration)]
+            steps = [step for solver in rounds for step in solver_steps(session, self.run.name, solver.iteration)]
             last = rounds[-1].iteration if rounds else 0
-            asked = queries.ledger.find_stage(session, run=self.run, iteration=last, stage="ask_a_person")
+            asked = queries.ledger.find_stage(session, run=self.run.name, iteration=last, stage="ask_a_person")
         watched = [{name: step[name] for name in WATCHED if name in step} for step in steps]
         window = self.config.guard.window
         return TrainingHistory(tuple(watched[:window]), () if asked else tuple(watched[-window:]))
@@ -170,14 +165,14 @@ class Context(Generic[Config_co]):
         """
         now, later = self._by_application(checkpoints), self._by_application(for_later)
         me, turn = f"{self.run}'s {self.stage} {self.iteration}", _Turn(self.note)
-        with exclusive_use(self.home, me, turn.wait):
+        with exclusive_use(self.run.home, me, turn.wait):
             turn.end()
             since = time.monotonic()
             self.note("loading weights into the inference applications")
-            serve_checkpoints(self.services, now, self.config.serving, fixed, later)
+            serve_checkpoints(self.run.services, now, self.config.serving, fixed, later)
             faultpoint("weights loaded")
             self.note("")
-            meter = Meter(self.key, "applications", reserved(self.services), since)
+            meter = Meter(self.key, "applications", reserved(self.run.services), since)
             try:
                 with repeated(self.store, meter.charge, "applications"):
                     yield
@@ -194,12 +189,12 @@ class Context(Generic[Config_co]):
     ) -> Iterator[Iterator[list[list[Reply]]]]:
         """The replies to each batch, in the order of the batches; `serving.batches` of them are sent at once."""
         application = self.config.application(role)
-        client = InferenceClient(self.services.endpoint(application), application)
-        begun = self._begun(batches)
-        with closing(client.generate_in_turn(begun, checkpoint.id, self.config.serving.batches)) as replies:
-            yield replies
+        client = InferenceClient(self.run.services.endpoint(application), application)
 
-    def _begun(self, batches: Iterable[Sequence[Prompt]]) -> Iterator[Sequence[Prompt]]:
-        for batch in batches:
-            faultpoint("batch begun", f"{self.iteration}/{self.stage}/{batch[0].seed if batch else 0}")
-            yield batch
+        def begun() -> Iterator[Sequence[Prompt]]:
+            for batch in batches:
+                faultpoint("batch begun", f"{self.iteration}/{self.stage}/{batch[0].seed if batch else 0}")
+                yield batch
+
+        with closing(client.generate_in_turn(begun(), checkpoint.id, self.config.serving.batches)) as replies:
+            yield replies

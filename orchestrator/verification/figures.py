@@ -17,8 +17,8 @@ from core.types import GREEDY, BenchmarkItem, LabelledQuestion, checkpoint_id, e
 from orchestrator.evaluation.answering import Given, count
 from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.held_out import held_out_texts
-from orchestrator.stages.auditing import audited_labels
-from orchestrator.stages.questions import labelled
+from orchestrator.stages.audit_labels import audited_labels
+from orchestrator.stages.label_questions import labelled
 from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from services.drift.series import estimated_points, points_of

@@ -15,7 +15,7 @@ from core.types import evaluation_id
 from orchestrator.check.start import why_no_longer
 from orchestrator.disk.garbage import garbage
 from orchestrator.question_sets.benchmarks import evaluated_in
-from orchestrator.stages.training_rollouts import prompts_with_text
+from orchestrator.stages.training.rollouts import prompts_with_text
 from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from orchestrator.verification.trainings import trainings_of

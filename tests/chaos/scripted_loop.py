@@ -20,19 +20,17 @@ from typing import Any
 
 import pandas  # type: ignore[import-untyped] # noqa: F401 (here, so that the forks need not import it)
 import pytest
-from sqlalchemy.orm import Session
 
 from core.faultpoints import faultpoint
-from core.types import StageKey
 from orchestrator import runs
 from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import LastWrite, Result, run_held, run_once
-from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.ledger import run_held, run_once
 from orchestrator.plan import plan
-from orchestrator.stages import training
+from orchestrator.run import Run
+from orchestrator.stages.by_name import last_write_of
 from orchestrator.stages.context import Context
-from services.drift.series import refresh_after
+from orchestrator.stages.training import running
 from storage.session import open_store
 from tests.chaos import planted_bugs, small_run
 from tests.chaos.campaign import Campaign
@@ -73,29 +71,15 @@ def work(home: Home, services: Services, settings: dict[str, Any], _own_processe
     with run_held(store, small_run.NAME):
         preset = "" if find_run(store, small_run.NAME) else "demo"
         config = runs.prepare(home, store, small_run.NAME, preset, 2 if preset else 0, settings if preset else {})
-        with runs.status_kept(store, small_run.NAME):
+        run = Run(small_run.NAME, home, store, services, config)
+        with runs.status_kept(run):
             for t, stage in plan(config):
-                context = Context(home, store, services, small_run.NAME, config, t, stage, lambda *_: None)
-                run_once(store, small_run.NAME, t, stage, partial(_body, context))
+                context = Context(run, t, stage, lambda *_: None)
+                run_once(store, context.key, partial(last_write_of, context))
                 if stage == "train_solver":
                     remove(home.work / small_run.NAME / str(t) / stage)
                 if stage == "check_health":
                     faultpoint("iteration ended", str(t))
-
-
-def _body(context: Context) -> LastWrite:
-    last_write = STAGE_FUNCTIONS[context.stage](context)
-
-    def with_series(session: Session) -> Result:
-        result = last_write(session)
-        refresh_after(session, *_key(context.key))
-        return result
-
-    return with_series
-
-
-def _key(key: StageKey) -> tuple[str, int, Any]:
-    return key.run, key.iteration, key.stage
 
 
 @contextmanager
@@ -108,7 +92,7 @@ def scripted_run(home: Home, folder: Path) -> Iterator[Callable[[bool], None]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as applications:
         assert applications.stdout is not None
         url = applications.stdout.readline().strip()
-        pytest.MonkeyPatch().setattr(training, "_run", scripted_training)
+        pytest.MonkeyPatch().setattr(running, "run_training", scripted_training)
         try:
             yield partial(work, home, Services("", url, url, "", "token", {}), settings)
         finally:

@@ -14,10 +14,15 @@ from prefect import flow
 
 from core.errors import CoevoError
 from orchestrator import flows
+from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite
 from orchestrator.reporting import artifacts
 from orchestrator.reporting.flow_process import flow_process
+from orchestrator.run import Run
+from orchestrator.runs import stored_config
+from orchestrator.stages import by_name
 from orchestrator.stages.context import Context
+from storage.session import open_store
 from trainers.last_lines import log_last_lines
 
 SECRETS = sys.argv[1:]
@@ -26,9 +31,10 @@ SECRETS = sys.argv[1:]
 def fail(context: Context) -> LastWrite:
     """Log all secrets, also as the end of a trainer's log, and raise an error with them, as a bug could."""
     everything = " ".join(SECRETS)
-    context.home.logs.mkdir(exist_ok=True)
-    log = context.home.work / "easyr1.log"
-    context.home.work.mkdir(exist_ok=True)
+    its_home = context.run.home
+    its_home.logs.mkdir(exist_ok=True)
+    its_home.work.mkdir(exist_ok=True)
+    log = its_home.work / "easyr1.log"
     log.write_text(f"{everything}\n")
     log_last_lines([log])
     logging.getLogger("some.library").warning("sent %s", everything)
@@ -50,9 +56,11 @@ def fail_with_a_cause(_: Context) -> LastWrite:
 @flow
 @flow_process()
 def failing() -> None:
+    store = open_store(home().database)
+    run = Run("demo", home(), store, home().services(), stored_config(store, "demo"))
     for t, stage in ((0, "evaluate"), (1, "evaluate"), (2, "evaluate"), (3, "audit_labels")):
         with suppress(Exception), artifacts.written():
-            flows._stage_task(stage, t)("demo", t, stage)
+            flows._stage_task(run, t, stage)
     raise RuntimeError(f"the flow itself: {' '.join(SECRETS)}")
 
 
@@ -62,5 +70,5 @@ if __name__ == "__main__":
     def failing_stage(context: Context) -> LastWrite:
         return (fail, fail_as_a_user_can, fail_with_a_cause)[context.iteration](context)
 
-    flows.STAGE_FUNCTIONS["evaluate"] = failing_stage
+    by_name.STAGE_FUNCTIONS["evaluate"] = failing_stage
     failing()

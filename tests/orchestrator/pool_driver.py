@@ -14,12 +14,12 @@ import sys
 import ray
 
 from core.settings.config import CoEvolution
-from core.types import STAGES, Stage
+from core.types import STAGES, Stage, StageKey
 from orchestrator.installation.home import home
 from orchestrator.ledger import LastWrite, run_once
 from orchestrator.pool import slot
 from orchestrator.pool.slot import LIMIT, Demand, PoolError, training_slot
-from orchestrator.stages.context import Context
+from orchestrator.run import Run
 from storage import queries
 from storage.session import open_store
 
@@ -40,17 +40,18 @@ def _use_slot(run: str, units: float, stage: Stage) -> str:
     store, config = open_store(here.database), CoEvolution()
     with store.write() as session:
         queries.runs.create_run(session, name=run, config=config)
-    context = Context(here, store, here.services(), run, config, 1, stage, lambda *_: None)
+    opened, key = Run(run, here, store, here.services(), config), StageKey(run, 1, stage)
 
     def body() -> LastWrite:
         # The applications stay as they are while a Challenger trains.
-        with training_slot(context, Demand("CPU", units), holds_applications=stage == "train_challenger"):
+        is_challenger = stage == "train_challenger"
+        with training_slot(opened, key, Demand("CPU", units), lambda _note: None, holds_applications=is_challenger):
             print("began", flush=True)
             sys.stdin.readline()
         return lambda _session: {}
 
     try:
-        run_once(store, run, 1, stage, body)
+        run_once(store, key, body)
     except PoolError as error:
         return str(error)
     return "over"

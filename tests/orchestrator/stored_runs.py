@@ -13,12 +13,12 @@ from sqlalchemy import text
 
 from core.settings.templates import CHALLENGER_USER
 from core.types import Flow
-from orchestrator.flows import _with_series
 from orchestrator.installation.home import Home
-from orchestrator.ledger import LastWrite, run_once
-from orchestrator.loop import STAGE_FUNCTIONS
+from orchestrator.ledger import run_once
 from orchestrator.plan import plan
+from orchestrator.run import Run
 from orchestrator.runs import prepare, stored_config
+from orchestrator.stages.by_name import last_write_of
 from orchestrator.stages.context import Context
 from orchestrator.verification.checks import Violation
 from orchestrator.verification.run import verify_run
@@ -118,19 +118,13 @@ def go_on(store: Store, home: Home) -> None:
     config = stored_config(store, RUN)
     texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS}
     with pytest.MonkeyPatch.context() as patch, fake_applications(texts) as (services, _):
-        patch.setattr("orchestrator.stages.training._run", fake_training)
+        patch.setattr("orchestrator.stages.training.running.run_training", fake_training)
         for t, stage in plan(config):
-            _run_stage(Context(home, store, services, RUN, config, t, stage, lambda *_: None))
+            context = Context(Run(RUN, home, store, services, config), t, stage, lambda *_: None)
+            run_once(store, context.key, partial(last_write_of, context))
     with store.write() as session:
         queries.runs.set_run_status(session, RUN, "done")
     shutil.rmtree(home.work, ignore_errors=True)
-
-
-def _run_stage(context: Context) -> None:
-    def body() -> LastWrite:
-        return partial(_with_series, context.key, STAGE_FUNCTIONS[context.stage](context))
-
-    run_once(context.store, context.run, context.iteration, context.stage, body)
 
 
 def copy_of(home: Home, folder: Path) -> tuple[Home, Store]:

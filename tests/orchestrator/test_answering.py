@@ -13,7 +13,7 @@ from core.settings.evaluation import Benchmark, Protocol
 from core.types import GREEDY, BenchmarkItem, Evaluated, evaluation_id
 from orchestrator.evaluation.answering import Ask, Batches, answer_all, graded
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
-from orchestrator.stages.context import BATCH
+from orchestrator.run import BATCH
 from services.inference.client import Reply
 from storage import queries
 from storage.session import Store

@@ -18,7 +18,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from core.types import Stage
+from core.types import Stage, StageKey
 from orchestrator.reporting import artifacts
 from orchestrator.reporting.results import Figure, StageResult
 from storage.queries.runs import RUN_NAME
@@ -43,9 +43,9 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
     )
     monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
     with artifacts.written():
-        progress = artifacts.StageProgress("exp-v2", 2, "evaluate")
+        progress = artifacts.StageProgress(StageKey("exp-v2", 2, "evaluate"))
         progress.update(50.0)
-        artifacts.stage_result("exp-v2", 2, "evaluate", RESULT, "http://127.0.0.1:8080")
+        artifacts.stage_result(StageKey("exp-v2", 2, "evaluate"), RESULT, "http://127.0.0.1:8080")
         assert calls == []
         may_write.set()
     page = "http://127.0.0.1:8080/runs/exp-v2/2"
@@ -68,10 +68,10 @@ def test_no_error_in_writing_ends_a_run(
     for name in ("create_markdown_artifact", "create_progress_artifact", "_is_newest"):
         monkeypatch.setattr(artifacts, name, refuse)
     with artifacts.written():
-        progress = artifacts.StageProgress("run", 1, "evaluate")
+        progress = artifacts.StageProgress(StageKey("run", 1, "evaluate"))
         progress.update(50.0)
         progress.remove()
-        artifacts.stage_result("run", 1, "evaluate", RESULT, "")
+        artifacts.stage_result(StageKey("run", 1, "evaluate"), RESULT, "")
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
 
@@ -80,7 +80,7 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
 ) -> None:
     key = "deleted-1-evaluate-progress"
     with artifacts.written():
-        progress = artifacts.StageProgress("deleted", 1, "evaluate")
+        progress = artifacts.StageProgress(StageKey("deleted", 1, "evaluate"))
     filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=[key]))}
     (shown,) = prefect.read_artifacts(**filters)
     prefect.delete_artifact(shown.id)
@@ -88,7 +88,7 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
         for percent in (10.0, 20.0, 30.0):
             progress.update(percent)
         progress.remove()
-        artifacts.stage_result("deleted", 1, "evaluate", RESULT, "")
+        artifacts.stage_result(StageKey("deleted", 1, "evaluate"), RESULT, "")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=[key, "deleted-1-evaluate"]))}
     assert [row.key for row in prefect.read_artifacts(**filters)] == ["deleted-1-evaluate"]
@@ -96,11 +96,11 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
 
 def test_a_refused_password_does_not_end_the_run(prefect: SyncPrefectClient, caplog: pytest.LogCaptureFixture) -> None:
     with artifacts.written():
-        progress = artifacts.StageProgress("refused", 1, "evaluate")
+        progress = artifacts.StageProgress(StageKey("refused", 1, "evaluate"))
     with temporary_settings({PREFECT_API_AUTH_STRING: "coevo:another"}), artifacts.written():
         progress.update(50.0)
         progress.remove()
-        artifacts.stage_result("refused", 1, "evaluate", RESULT, "")
+        artifacts.stage_result(StageKey("refused", 1, "evaluate"), RESULT, "")
         artifacts.dashboard_link("refused", "http://127.0.0.1:8080")
     assert {record.levelname for record in caplog.records} == {"WARNING"}
 
@@ -113,9 +113,9 @@ def test_a_run_goes_on_while_prefect_is_away_and_says_what_is_lost(
         temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
         artifacts.written(),
     ):
-        progress = artifacts.StageProgress("away", 2, "evaluate")
+        progress = artifacts.StageProgress(StageKey("away", 2, "evaluate"))
         progress.update(50.0)
-        artifacts.stage_result("away", 2, "evaluate", RESULT, "")
+        artifacts.stage_result(StageKey("away", 2, "evaluate"), RESULT, "")
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
 
@@ -145,7 +145,7 @@ def test_artifacts_of_different_names_have_different_keys(named: list[tuple[str,
 def test_runs_whose_names_look_alike_in_a_key_keep_their_own_artifacts(prefect: SyncPrefectClient) -> None:
     with artifacts.written():
         for run in ("a.b", "a-b", "A-B"):
-            artifacts.stage_result(run, 1, "evaluate", RESULT, "")
+            artifacts.stage_result(StageKey(run, 1, "evaluate"), RESULT, "")
     latest = prefect._client.post("/artifacts/latest/filter", json={}).json()
     described = {artifact["description"] for artifact in latest}
     assert {f"{run}, iteration 1: result of evaluate" for run in ("a.b", "a-b", "A-B")} <= described

@@ -16,9 +16,9 @@ from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, que
 from orchestrator.check.start import RunError
 from orchestrator.cli import app
 from orchestrator.installation.home import ROOT, Home
-from orchestrator.loop import STAGE_FUNCTIONS
 from orchestrator.runs import prepare
-from orchestrator.stages.auditing import ask_judge
+from orchestrator.stages.audit_labels import ask_judge
+from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from services.drift.series import ill_posed_in
 from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW
 from services.inference.client import InferenceError

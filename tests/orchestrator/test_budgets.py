@@ -17,9 +17,10 @@ from orchestrator.check.start import RunError
 from orchestrator.costs import BudgetSpent, Meter, refuse_spent
 from orchestrator.installation.home import Home
 from orchestrator.ledger import run_held
-from orchestrator.stages.training import reward_spent
+from orchestrator.stages.training.running import reward_spent
 from storage import queries
 from storage.session import Store
+from tests.synthetic_run import run_of
 
 KEY = StageKey("r", 1, "label_questions")
 
@@ -86,7 +87,7 @@ def test_a_meter_charges_the_time_of_a_transaction_that_failed_with_the_next_one
 
 
 def test_a_run_without_budget_left_has_a_status_of_its_own(used: Store) -> None:
-    with pytest.raises(BudgetSpent), run_held(used, "r"), runs.status_kept(used, "r"):
+    with pytest.raises(BudgetSpent), run_held(used, "r"), runs.status_kept(run_of(used, "r")):
         refuse_spent(used, "r", CoEvolution(budget=Budget(tokens=1)))
     assert runs.status_of(used, "r") == "out_of_budget"
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from core.statistics.guard import Guard
 from core.types import Evaluated, StageKey
 from orchestrator.cli import app
-from orchestrator.loop import check_health
 from orchestrator.reporting.results import stage_result
+from orchestrator.stages.check_health import check_health
 from services.drift.series import refresh
 from storage import queries
 from storage.models import OracleLabels

@@ -11,7 +11,7 @@ from core.statistics.decline import Fall
 from core.statistics.guard import Alarm, Guard, iteration_alarms
 from core.types import Stage, StageKey
 from orchestrator.reporting.results import stage_result
-from orchestrator.stages import decision_form
+from orchestrator.stages.ask_a_person import description
 from storage import queries
 from storage.models import Stages
 from storage.session import Store
@@ -40,7 +40,7 @@ def store(sqlite: Store) -> Store:
 
 def described(store: Store, page: str = PAGE) -> str:
     with store.read() as session:
-        return decision_form.description(session, "r", 3, page)
+        return description(session, "r", 3, page)
 
 
 def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) -> None:

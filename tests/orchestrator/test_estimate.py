@@ -21,7 +21,7 @@ from orchestrator.check.size.memory import GIB, OTHER_FILES, checkpoint_bytes, d
 from orchestrator.check.size.shapes import shape_of
 from orchestrator.installation.home import APPLICATIONS, ROOT
 from orchestrator.plan import plan as run_plan
-from orchestrator.stages.context import BATCH
+from orchestrator.run import BATCH
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import finish

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
 from orchestrator.check.presets import preset_names
 from orchestrator.cli import app
@@ -61,7 +62,7 @@ def test_runs_that_have_ended_are_not_run_again(file: Path, tmp_path: Path, stor
     runs = planned(*read_experiment(str(file)), seeds=1, overrides={})
     started: list[str] = []
 
-    def start(run: PlannedRun) -> None:
+    def start(run: PlannedRun, _checked: RunConfig) -> None:
         started.append(run.row.run)
         if len(started) == 2:
             raise KeyboardInterrupt

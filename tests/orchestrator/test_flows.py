@@ -62,7 +62,7 @@ from tests.fake_judge import comparing_reply, judge_with
 from tests.fake_service import fake_service
 from tests.live import wait_until
 from tests.services.evaluation_examples import store_answers
-from tests.synthetic_run import create, finish
+from tests.synthetic_run import create, finish, run_of
 
 
 @pytest.fixture
@@ -206,7 +206,8 @@ def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
 
 
 def test_a_run_whose_flow_run_is_suspended_is_not_cancelled(store: Store) -> None:
-    with pytest.raises(Pause), run_held(store, "r"), flows._suspension_noted(store, "r"), status_kept(store, "r"):
+    of_r = run_of(store, "r")
+    with pytest.raises(Pause), run_held(store, "r"), flows._suspension_noted(of_r), status_kept(of_r):
         raise Pause
     assert status_of(store, "r") == "paused"
 
@@ -220,8 +221,9 @@ def asking_flow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Flow[[], str]:
 
     @flow
     def ask() -> str:
-        with run_held(store, "r"), status_kept(store, "r"):
-            return flows._action_after(store, "r", 1, "")
+        of_r = run_of(store, "r", home=home().path)
+        with run_held(store, "r"), status_kept(of_r):
+            return flows._action_after(of_r, 1)
 
     return ask
 

@@ -17,6 +17,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from core import processes
+from core.types import Stage, StageKey
 from orchestrator import runs
 from orchestrator.ledger import (
     LastWrite,
@@ -35,9 +36,10 @@ from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.models import RunLeases, Stages
 from storage.session import Store
 from tests.live import wait_until
-from tests.synthetic_run import context_of, create
+from tests.synthetic_run import context_of, create, run_of
 
-STAGE = "generate_questions"
+STAGE: Stage = "generate_questions"
+KEY = StageKey("r", 1, STAGE)
 
 
 @pytest.fixture
@@ -78,8 +80,8 @@ def _written_names(store: Store) -> list[str]:
 
 
 def test_a_finished_stage_is_not_run_again(store: Store) -> None:
-    assert run_once(store, "r", 1, STAGE, lambda: _write_of("first")) == {"wrote": "first"}
-    assert run_once(store, "r", 1, STAGE, lambda: _write_of("second")) == {"wrote": "first"}
+    assert run_once(store, KEY, lambda: _write_of("first")) == {"wrote": "first"}
+    assert run_once(store, KEY, lambda: _write_of("second")) == {"wrote": "first"}
     assert _written_names(store) == ["first"]
 
 
@@ -88,12 +90,12 @@ def test_a_failure_is_stored_and_the_stage_can_be_run_again(store: Store) -> Non
         raise ValueError("no luck")
 
     with pytest.raises(ValueError, match="no luck"):
-        run_once(store, "r", 1, STAGE, fail)
+        run_once(store, KEY, fail)
     with store.read() as session:
         row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
     assert row is not None
     assert (row.status, row.error) == ("failed", "ValueError: no luck")
-    assert run_once(store, "r", 1, STAGE, lambda: _write_of("again")) == {"wrote": "again"}
+    assert run_once(store, KEY, lambda: _write_of("again")) == {"wrote": "again"}
 
 
 def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
@@ -102,19 +104,19 @@ def test_a_live_owner_keeps_its_stage_and_a_dead_one_loses_it_at_once(
     name, process = other
     _claim(store, name)
     with pytest.raises(StageHeld, match=f"process {process.pid} on "):
-        run_once(store, "r", 1, STAGE, lambda: _write_of("x"))
+        run_once(store, KEY, lambda: _write_of("x"))
     process.kill()
     process.wait()
-    assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
+    assert run_once(store, KEY, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
 def test_an_owner_on_another_host_keeps_its_stage_while_the_lease_lasts(store: Store) -> None:
     _claim(store, "elsewhere:1:1")
     with pytest.raises(StageHeld, match="process 1 on elsewhere"):
-        run_once(store, "r", 1, STAGE, lambda: _write_of("x"))
+        run_once(store, KEY, lambda: _write_of("x"))
     with store.write() as session:
         queries.ledger.release_leases(session, run="r", owner="elsewhere:1:1")
-    assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
+    assert run_once(store, KEY, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
 def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
@@ -127,7 +129,7 @@ def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
         return _write_of("too late")
 
     with pytest.raises(LeaseLost):
-        run_once(store, "r", 1, STAGE, slow)
+        run_once(store, KEY, slow)
     assert _written_names(store) == []
     with store.read() as session:
         row = queries.ledger.find_stage(session, run="r", iteration=1, stage=STAGE)
@@ -150,7 +152,7 @@ def test_a_batch_of_a_process_that_lost_its_stage_is_not_written(store: Store, t
         raise AssertionError("it was written")
 
     with pytest.raises(LeaseLost):
-        run_once(store, "r", 1, STAGE, suspended)
+        run_once(store, KEY, suspended)
     assert _written_names(store) == ["first"]
     with pytest.raises(LeaseLost):
         context.refuse_lost()
@@ -167,7 +169,8 @@ def test_a_process_that_has_lost_its_training_leaves_the_slot_to_the_one_that_ha
         queries.ledger.release_leases(session, run="r", owner=owner())
         queries.ledger.claim_stage(session, **key, owner="elsewhere:1:1", lease_seconds=600)
         queries.pool.join_pool(session, **key, owner="elsewhere:1:1", kind="CPU", units=1.0)
-    with pytest.raises(LeaseLost), training_slot(context, Demand("CPU", 1.0), holds_applications=True):
+    slot = training_slot(context.run, context.key, Demand("CPU", 1.0), context.note, holds_applications=True)
+    with pytest.raises(LeaseLost), slot:
         raise AssertionError("it has a slot")
     with store.read() as session:
         assert [row.owner for row in queries.pool.pool_jobs(session)] == ["elsewhere:1:1"]
@@ -189,7 +192,7 @@ def _answer(status: int) -> httpx.HTTPStatusError:
     ],
 )
 def test_a_run_has_not_failed_when_prefect_is_away(store: Store, error: Exception, status: str) -> None:
-    with pytest.raises(type(error)), run_held(store, "r"), runs.status_kept(store, "r"):
+    with pytest.raises(type(error)), run_held(store, "r"), runs.status_kept(run_of(store, "r")):
         raise error
     assert runs.status_of(store, "r") == status
 
@@ -197,7 +200,7 @@ def test_a_run_has_not_failed_when_prefect_is_away(store: Store, error: Exceptio
 @pytest.mark.parametrize("other_process", ["none", "works on it", "has ended it"])
 def test_a_run_that_was_taken_over_keeps_the_status_that_its_new_process_set(store: Store, other_process: str) -> None:
     def fail() -> None:
-        with run_held(store, "r"), runs.status_kept(store, "r"):
+        with run_held(store, "r"), runs.status_kept(run_of(store, "r")):
             with store.write() as session:
                 session.execute(update(RunLeases).values(expires=datetime(2000, 1, 1, tzinfo=UTC)))  # it was suspended
                 if other_process != "none":
@@ -228,7 +231,7 @@ def test_the_leases_are_renewed_while_the_block_runs(store: Store, monkeypatch: 
         return _write_of("in time")
 
     with run_held(store, "r"):
-        assert run_once(store, "r", 1, STAGE, slow) == {"wrote": "in time"}
+        assert run_once(store, KEY, slow) == {"wrote": "in time"}
 
 
 def _claim_run(store: Store, name: str) -> None:
@@ -249,7 +252,7 @@ def test_a_run_that_another_process_works_on_is_refused_between_its_stages_too(
     with pytest.raises(RunHeld, match=f"but process {process.pid} on"), run_held(store, "r"):
         raise AssertionError("the block began")
     with pytest.raises(StageHeld, match=f"but process {process.pid} on"):
-        run_once(store, "r", 1, "label_questions", lambda: _write_of("x"))
+        run_once(store, StageKey("r", 1, "label_questions"), lambda: _write_of("x"))
     assert _written_names(store) == []
 
 
@@ -261,7 +264,7 @@ def test_a_killed_process_loses_its_run(store: Store, other: tuple[str, subproce
     process.wait()
     refuse_held(store, "r")
     with run_held(store, "r"):
-        assert run_once(store, "r", 1, STAGE, lambda: _write_of("mine")) == {"wrote": "mine"}
+        assert run_once(store, KEY, lambda: _write_of("mine")) == {"wrote": "mine"}
 
 
 def test_a_run_s_lease_is_released_when_the_outermost_block_ends(store: Store) -> None:

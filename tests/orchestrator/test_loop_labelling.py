@@ -13,8 +13,9 @@ from core.settings.templates import CHALLENGER_USER
 from core.types import Question, Spent, question_id
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import MICRO_MODEL, Home
-from orchestrator.loop import generate_questions, label_questions
 from orchestrator.runs import prepare
+from orchestrator.stages.generate_questions import generate_questions
+from orchestrator.stages.label_questions import label_questions
 from storage import queries
 from storage.session import Store
 from storage.texts import RolloutText, read_texts, texts_path
@@ -57,7 +58,7 @@ def test_a_budget_ends_the_stage_after_a_batch_and_a_larger_one_goes_on(
     sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch is one question with four replies of three tokens."""
-    monkeypatch.setattr("orchestrator.loop.BATCH", 1)
+    monkeypatch.setattr("orchestrator.stages.label_questions.BATCH", 1)
     overrides = {"dataset.votes": 4, "serving.batches": 1, "budget.tokens": 20}
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, overrides)
     keys = [question_id("a", 1, index) for index in range(3)]

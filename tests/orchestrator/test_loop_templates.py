@@ -11,10 +11,13 @@ from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Labelled
 from orchestrator.evaluation.models import find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
-from orchestrator.loop import evaluate, generate_questions, label_questions
 from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.runs import prepare
-from orchestrator.stages.training import chained_job, challenger_job, solver_job
+from orchestrator.stages.evaluate import evaluate
+from orchestrator.stages.generate_questions import generate_questions
+from orchestrator.stages.label_questions import label_questions
+from orchestrator.stages.train_solver import chained_job, solver_job
+from orchestrator.stages.training.jobs import challenger_job
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications
@@ -62,7 +65,9 @@ def test_both_roles_are_asked_with_the_run_s_templates(sqlite: Store, tmp_path: 
             labels = queries.questions.labels_of(session, "a", 1)
         assert [row.verdict for row in labels] == ["too_easy", "duplicate", "duplicate"]
         start = context.checkpoint("solver")
-        jobs = challenger_job(context, start, start), solver_job(context, "k", (TrainQuestion("q", "Why?", None),))
+        assert isinstance(context.config, CoEvolution)
+        of_challenger = challenger_job(context.config, "k", start, start, "http://solver/v1", tmp_path)
+        jobs = of_challenger, solver_job(context, "k", (TrainQuestion("q", "Why?", None),))
         assert jobs[0].template.messages() == challenger_chat()
         assert jobs[0].solver.template.messages("Why?") == jobs[1].template.messages("Why?") == solver_chat("Why?")
         labelled = chained_job(context, Labelled(file="micro", limit=4), jobs[1], TrainResult(MICRO_MODEL, 1, ()))

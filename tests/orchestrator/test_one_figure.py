@@ -16,7 +16,7 @@ from core.methods.scrl import Scrl
 from core.statistics.estimates import wilson_at
 from core.types import Checkpoint, OracleLabel, OracleVerdict, question_id
 from orchestrator.cli import app
-from orchestrator.loop import check_health
+from orchestrator.stages.check_health import check_health
 from services.api.app import PREFIX, create_app
 from services.drift.series import refresh
 from services.oracles.samples import draw_sample

@@ -11,14 +11,15 @@ import pytest
 import ray
 from safetensors.torch import load_file
 
-from core.types import Checkpoint
+from core.types import Checkpoint, StageKey
 from orchestrator.installation.home import Home
 from orchestrator.ledger import run_once
-from orchestrator.loop import read_prompts, train_solver
 from orchestrator.pool import slot
 from orchestrator.runs import prepare
 from orchestrator.stages.context import Context, StageError
-from orchestrator.stages.rounds import remove_unneeded
+from orchestrator.stages.read_prompts import read_prompts
+from orchestrator.stages.train_solver import train_solver
+from orchestrator.stages.training.rounds import remove_unneeded
 from storage.errors import CheckpointError, LeaseLost
 from storage.session import Store
 from tests.orchestrator.test_stage_health import ten_items
@@ -49,14 +50,14 @@ def begin(store: Store, home: Path, run: str, rounds: int, **settings: object) -
     """A run that has read its prompts; the context of its first round."""
     prepare(Home(home), store, run, "micro", rounds, {**SMALL, **settings}, "self_train")
     context = context_of(store, run, 1, home=home)
-    run_once(store, run, 0, "read_prompts", lambda: read_prompts(context))
+    run_once(store, StageKey(run, 0, "read_prompts"), lambda: read_prompts(context))
     return context
 
 
 def train_round(context: Context, t: int) -> Checkpoint:
     """Train round t as the flow does; returns its checkpoint."""
     at_round = replace(context, iteration=t)
-    run_once(context.store, context.run, t, "train_solver", lambda: train_solver(at_round))
+    run_once(context.store, at_round.key, lambda: train_solver(at_round))
     return at_round.checkpoint("solver", t)
 
 
@@ -69,7 +70,7 @@ def evaluate(context: Context, t: int, right: int) -> None:
 
 def moments_of(context: Context) -> dict[str, int]:
     """Round -> the number of AdamW's steps in the moments that are kept."""
-    folders = (context.home.optimisers / context.run / "solver").iterdir()
+    folders = (context.run.home.optimisers / context.run.name / "solver").iterdir()
     return {folder.name: int(load_file(folder / "optimizer.safetensors")["0.step"].item()) for folder in folders}
 
 
@@ -83,7 +84,7 @@ def test_two_rounds_make_the_checkpoint_of_one_training(sqlite: Store, tmp_path:
     last = train_round(rounds, 2)
     assert last.sha256 == whole.sha256
     assert last.sha256 != train_round(fresh, 2).sha256
-    assert not (fresh.home.optimisers / "fresh").exists()
+    assert not (fresh.run.home.optimisers / "fresh").exists()
     start = rounds.checkpoint("solver", 0)
     assert {file.name for file in Path(last.path).iterdir()} == {file.name for file in Path(start.path).iterdir()}
 
@@ -110,7 +111,7 @@ def test_a_round_after_a_roll_back_has_the_moments_of_the_checkpoint_that_it_sta
 def test_moments_that_are_damaged_or_gone_are_not_used(sqlite: Store, tmp_path: Path) -> None:
     context = begin(sqlite, tmp_path, "damaged", 2)
     train_round(context, 1)
-    file = context.home.optimisers / "damaged" / "solver" / "1" / "optimizer.safetensors"
+    file = context.run.home.optimisers / "damaged" / "solver" / "1" / "optimizer.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
     with pytest.raises(CheckpointError, match=r"optimisers/damaged/solver/1: optimizer.safetensors has changed"):
         train_round(context, 2)

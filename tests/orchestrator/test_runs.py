@@ -14,16 +14,16 @@ from core.settings.provenance import settings_of
 from orchestrator import runs
 from orchestrator.check.start import RunError
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
-from orchestrator.loop import train_challenger
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.runs import check_start, clear, ended_as, prepare, set_status
 from orchestrator.serving.turns import exclusive_use
+from orchestrator.stages.train_challenger import train_challenger
 from storage import queries
 from storage.errors import StoreError
 from storage.rows import RunStatus
 from storage.session import Store
-from tests.synthetic_run import context_of, finish
+from tests.synthetic_run import context_of, finish, run_of
 
 EASYR1 = {"trainer.type": "easyr1"}
 KEYED = {
@@ -131,12 +131,12 @@ def test_a_run_whose_cosine_ends_with_its_last_round_gets_no_more_rounds(home: H
 def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
     home: Home, store: Store, settings: dict[str, Any], status: RunStatus, kept: bool
 ) -> None:
-    config = prepare(home, store, "a", "micro", 2, settings, "self_train")
+    prepare(home, store, "a", "micro", 2, settings, "self_train")
     folders = [home.work / "a" / "2", home.optimisers / "a" / "solver" / "2", home.optimisers / "b" / "solver" / "1"]
     for folder in folders:
         folder.mkdir(parents=True)
     set_status(store, "a", status)
-    clear(home, store, "a", config)
+    clear(run_of(store, "a", home=home.path))
     assert [folder.exists() for folder in folders] == [False, kept, True]
 
 
@@ -204,14 +204,14 @@ def test_an_iteration_can_begin_when_all_earlier_stages_are_done(home: Home, sto
     for t, stage in plan(config):
         for later in range(t + 1, 3):
             with pytest.raises(RunError, match=f"cannot begin iteration {later}: {stage} of iteration {t} is not done"):
-                check_start(store, "a", config, later)
+                check_start(run_of(store, "a"), later)
         if t:
-            check_start(store, "a", config, t)
+            check_start(run_of(store, "a"), t)
         with store.write() as session:
             finish(session, "a", t, stage, {}, 1)
-    check_start(store, "a", config, 2)
+    check_start(run_of(store, "a"), 2)
     with pytest.raises(RunError, match="t: run a: expected an iteration from 1 to 2, got 3"):
-        check_start(store, "a", config, 3)
+        check_start(run_of(store, "a"), 3)
 
 
 def test_how_a_run_has_ended_is_known_from_its_stages(home: Home, store: Store) -> None:

@@ -12,9 +12,11 @@ from core.settings.parsing import parse_config
 from core.settings.templates import CHALLENGER_USER
 from core.types import Checkpoint, Evaluated, Role, checkpoint_id
 from orchestrator.installation.home import Home
-from orchestrator.loop import check_health, generate_questions, label_questions
 from orchestrator.runs import prepare, result_of
-from orchestrator.stages.training import solver_job
+from orchestrator.stages.check_health import check_health
+from orchestrator.stages.generate_questions import generate_questions
+from orchestrator.stages.label_questions import label_questions
+from orchestrator.stages.train_solver import solver_job
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications

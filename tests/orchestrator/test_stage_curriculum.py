@@ -8,7 +8,7 @@ from core.questions.voting import vote
 from core.settings.config import SelfTraining
 from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, Question, Rollout, question_id
-from orchestrator.stages.curriculum import given_questions
+from orchestrator.stages.training.curriculum import given_questions
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import context_of, create

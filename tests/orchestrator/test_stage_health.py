@@ -11,8 +11,8 @@ from core.settings.config import Audit
 from core.settings.parsing import parse_config
 from core.statistics.guard import TrainingHistory
 from core.types import Checkpoint, Evaluated, StageKey, question_id
-from orchestrator.loop import check_health
 from orchestrator.reporting.results import stage_result
+from orchestrator.stages.check_health import check_health
 from orchestrator.stages.context import Context
 from services.drift.series import refresh, refresh_labels
 from storage import queries

@@ -18,12 +18,14 @@ from orchestrator.installation.home import Home, NotUp, Services
 from orchestrator.installation.ports import free_port
 from orchestrator.ledger import LastWrite
 from orchestrator.reporting import artifacts
+from orchestrator.run import Run
+from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from orchestrator.stages.context import Context
 from storage import queries
 from storage.run_logs import last_events
 from storage.session import open_store
 from tests.logging_process import console
-from tests.synthetic_run import add_evaluations, create, held_out
+from tests.synthetic_run import add_evaluations, create, held_out, run_of
 
 
 @pytest.fixture
@@ -38,6 +40,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     with open_store(home.database, create=True).write() as session:
         create(session, "demo")
     return home
+
+
+def opened(home: Home) -> Run:
+    return run_of(open_store(home.database), "demo", home=home.path, services=home.services())
 
 
 def evaluate_base(context: Context) -> LastWrite:
@@ -61,18 +67,18 @@ def test_a_stage_fails_if_ray_has_ended(home: Home, monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         NotUp, match=rf"^Ray: {url} does not answer; `coevo up` starts what has ended, and `coevo resume`"
     ):
-        flows.run_stage("demo", 0, "evaluate")
+        flows.run_stage(opened(home), 0, "evaluate")
 
 
 def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
     home: Home, prefect: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(flows.STAGE_FUNCTIONS, "evaluate", evaluate_base)
+    monkeypatch.setitem(STAGE_FUNCTIONS, "evaluate", evaluate_base)
 
     @flow
     def first_stage() -> None:
         with artifacts.written():
-            flows._stage_task("evaluate", 0)("demo", 0, "evaluate")
+            flows._stage_task(opened(home), 0, "evaluate")
 
     with console("flow"):
         first_stage()
@@ -95,11 +101,11 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
 
 @pytest.mark.usefixtures("prefect")
 def test_a_failed_stage_leaves_its_error_in_the_log(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(flows.STAGE_FUNCTIONS, "evaluate", fail)
+    monkeypatch.setitem(STAGE_FUNCTIONS, "evaluate", fail)
 
     @flow
     def first_stage() -> None:
-        flows.run_stage("demo", 0, "evaluate")
+        flows.run_stage(opened(home), 0, "evaluate")
 
     with pytest.raises(CoevoError, match="no question was kept"):
         first_stage()

@@ -10,7 +10,7 @@ from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
 from core.settings.config import RunConfig
 from orchestrator.stages.context import StageError
-from orchestrator.stages.training import kept_questions
+from orchestrator.stages.train_solver import kept_questions
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, label, vote_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from core.types import StageKey
-from orchestrator.stages.training_metrics import labelled_metrics, replace_metrics, store_step
+from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
 from storage import queries
 from storage.session import Store
 from tests.synthetic_run import context_of, create

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.types import Scored
-from orchestrator.stages.training_rollouts import StoredTraining, store_rollouts
+from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.session import Store
@@ -52,7 +52,7 @@ def test_the_setting_decides_which_texts_are_kept_and_all_rows_are(
     ]
     texts = {
         (row.question_id, row.sample_index): row.text
-        for row in read_texts(training_texts_paths(context.home.texts, RUN, 1, "solver")[0])
+        for row in read_texts(training_texts_paths(context.run.home.texts, RUN, 1, "solver")[0])
     }
     names = {1: "solver 1", 2: "solver 2", 3: "labelled 1"}
     assert texts == {

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from orchestrator.ledger import owner
 from orchestrator.stages.context import Context
-from orchestrator.stages.training_metrics import store_step
+from orchestrator.stages.training.metrics import store_step
 from services.api.app import create_app
 from storage import queries
 from storage.session import Store

@@ -1,17 +1,32 @@
-"""What the form in Prefect tells a person who decides how a paused run goes on."""
+"""Asks a person how a paused run goes on: the form's text in Prefect, and the answer in the form of `check_health`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from core.statistics.guard import alarm_if
+from core.statistics.guard import Action, alarm_if
 from core.types import Stage, StageKey
+from orchestrator.ledger import LastWrite
 from orchestrator.reporting.results import as_markdown, stage_result
 from orchestrator.stages.chain import Chain
+from orchestrator.stages.context import Context
 from storage import queries
+
+Decision = Literal["go on", "roll back", "stop"]
+_ACTIONS: dict[Decision, Action] = {"go on": "warn", "roll back": "roll_back", "stop": "stop"}
+
+
+def ask_a_person(context: Context, decision: Decision, note: str) -> LastWrite:
+    """Store what the person decided."""
+    action = _ACTIONS[decision]
+    with context.store.read() as session:
+        chain = context.chain(session)
+        result = {"action": action, "note": note, "best": chain.best(), "back_to": chain.back_to(action)}
+    return lambda _session: result
 
 
 def description(session: Session, run: str, t: int, page: str) -> str:
@@ -59,7 +74,7 @@ def _figures(session: Session, run: str, t: int, back: int) -> Iterator[str]:
 
 
 def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:
-    row = queries.ledger.find_stage(session, run=key.run, iteration=key.iteration, stage=key.stage)
+    row = queries.ledger.find_stage(session, **asdict(key))
     return row.result if row is not None and row.status == "done" else None
 
 

@@ -32,9 +32,8 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
 
     The texts are written first, so that each row that is committed has its text, if the run keeps it.
     """
-    writer = TextWriter(
-        texts_path(context.home.texts, context.run, context.iteration, context.stage), context.refuse_lost
-    )
+    run, t = context.run, context.iteration
+    writer = TextWriter(texts_path(run.home.texts, run.name, t, context.stage), context.refuse_lost)
     rows = list[TrainingRollout]()
     for training in trainings:
         for step in range(1, training.steps + 1):
@@ -50,9 +49,7 @@ def store_rollouts(context: Context, role: Role, trainings: Sequence[StoredTrain
             writer.add(training.steps_before + step, texts)
             rows += step_rows
     writer.finish()
-    return partial(
-        queries.training_rollouts.add, training=Training(context.run, context.iteration, role), rollouts=rows
-    )
+    return partial(queries.training_rollouts.add, training=Training(run.name, t, role), rollouts=rows)
 
 
 def prompts_with_text(config: RunConfig, rollouts: Sequence[TrainingRollout]) -> set[str]:

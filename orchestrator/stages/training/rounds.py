@@ -7,10 +7,10 @@ stage's result has their sha256. They are removed when no later round can start 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from core.settings.config import SelfTraining
-from core.types import Checkpoint
+from core.types import Checkpoint, StageKey
 from orchestrator.stages.context import Context, StageError
 from storage import queries
 from trainers.base import Rounds
@@ -24,20 +24,19 @@ def rounds_from(context: Context, config: SelfTraining, start: Checkpoint) -> Ro
     """
     if not config.rounds_are_one_training:
         return None
-    return Rounds(config.solver_steps, _moments(context, start) if start.role == "solver" else None)
-
-
-def _moments(context: Context, solver: Checkpoint) -> Checkpoint:
+    if start.role != "solver":
+        return Rounds(config.solver_steps, None)
     with context.store.read() as session:
-        row = queries.ledger.find_stage(session, run=context.run, iteration=solver.iteration, stage="train_solver")
-    folder = context.home.optimisers / context.run / "solver" / str(solver.iteration)
+        key = StageKey(context.run.name, start.iteration, "train_solver")
+        row = queries.ledger.find_stage(session, **asdict(key))
+    folder = context.run.home.optimisers / context.run.name / "solver" / str(start.iteration)
     sha256 = ((row and row.result) or {}).get("optimiser")
     if sha256 is None or not folder.is_dir():
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: solver.training.optimiser is 'continued': expected the "
-            f"optimiser's moments of {solver.id} in {folder}, there are none"
+            f"optimiser's moments of {start.id} in {folder}, there are none"
         )
-    return replace(solver, path=str(folder), sha256=sha256)
+    return Rounds(config.solver_steps, replace(start, path=str(folder), sha256=sha256))
 
 
 def remove_unneeded(context: Context, start: Checkpoint) -> None:
@@ -49,7 +48,7 @@ def remove_unneeded(context: Context, start: Checkpoint) -> None:
     context.refuse_lost()  # another process may be in a later round, and need others
     with context.store.read() as session:
         needed = {str(start.iteration), str(context.chain(session).best_to_go_back_to())}
-    folder = context.home.optimisers / context.run / "solver"
+    folder = context.run.home.optimisers / context.run.name / "solver"
     for moments in folder.iterdir() if folder.is_dir() else ():
         if moments.name not in needed:
             remove(moments)
