@@ -19,7 +19,7 @@ from core.questions.voting import classify_many
 from core.seeds import seed_for
 from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
-from core.types import GREEDY, BenchmarkItem, EqualityVerdict, Evaluated, EvaluatedAnswer, FinishReason, Spent
+from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, FinishReason, Spent
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.run import BATCH, Progress
 from services.inference.client import Reply, spent
@@ -37,7 +37,6 @@ Batches = Iterable[Sequence[Prompt]]
 Ask = Callable[[Batches], AbstractContextManager[Iterator[list[list[Reply]]]]]
 Charge = Callable[[Session, Spent], None]
 Write = Callable[[], AbstractContextManager[Session]]  # a transaction, such as `Store.write`
-Verdicts = list[EqualityVerdict | None]  # of a question's answers; None where there is none
 
 
 def answer_all(
@@ -68,13 +67,32 @@ def answer_all(
     remaining = [(number, batch) for number, batch in batches if not all(item.id in done for item in batch)]
     answered, what = len(items) - sum(len(batch) for _, batch in remaining), f"questions of {benchmark.name}"
     progress(answered, len(items), what)
-    prompts = (_prompts(benchmark, batch, protocol, seed, greedy) for _, batch in remaining)
+    template = benchmark.definition.template
+    ways = [(protocol.sampling, protocol.samples)] if protocol.samples else []
+    ways += [(Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens), 1)] if greedy else []
+
+    def prompts_of(batch: Sequence[BenchmarkItem]) -> list[Prompt]:
+        """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all, if any."""
+        return [
+            Prompt(tuple(template.messages(item.problem)), seed_for(seed, "evaluate", benchmark.name, item.id), n, how)
+            for how, n in ways
+            for item in batch
+        ]
+
+    prompts = (prompts_of(batch) for _, batch in remaining)
     with ask(prompts) as replies_of_batches:
         begun = time.monotonic()
         for (number, batch), replies in zip(remaining, replies_of_batches, strict=True):
             results, answers = graded(batch, replies, grader, benchmark.definition.answers, greedy)
             if texts is not None:
-                texts.add(number, _with_texts(batch, replies, greedy))
+                whole = list[RolloutText]()
+                for i, group in enumerate(replies):
+                    is_greedy = greedy and i >= len(replies) - len(batch)
+                    whole += [
+                        RolloutText(batch[i % len(batch)].id, GREEDY if is_greedy else j, reply.text)
+                        for j, reply in enumerate(group)
+                    ]
+                texts.add(number, whole)
             with write() as session:
                 seconds = time.monotonic() - begun
                 queries.evaluations.add_results(session, row.id, results, answers, seconds=seconds)
@@ -87,25 +105,6 @@ def answer_all(
     if row.finished_at is None or remaining:
         with write() as session:
             queries.evaluations.finish_evaluation(session, row.id)
-
-
-def _prompts(
-    benchmark: LoadedBenchmark, items: Sequence[BenchmarkItem], protocol: Protocol, seed: int, greedy: bool
-) -> list[Prompt]:
-    """The prompts of all items at the sampling temperature, if any, then the greedy prompts of all items, if any."""
-    template = benchmark.definition.template
-    ways = [(protocol.sampling, protocol.samples)] if protocol.samples else []
-    ways += [(Sampling(temperature=0, max_tokens=protocol.sampling.max_tokens), 1)] if greedy else []
-    return [
-        Prompt(
-            tuple(template.messages(item.problem)),
-            seed_for(seed, "evaluate", benchmark.name, item.id),
-            samples,
-            sampling,
-        )
-        for sampling, samples in ways
-        for item in items
-    ]
 
 
 def graded(
@@ -148,7 +147,11 @@ def count(
     votes = classify_many(answers[:n], grader if kind == "math" else None)
     of_majority = [[label.answer] for label, _ in votes]
     truths = [item.answer for item in items] * (len(groups) // n + 1)
-    verdicts = _verdicts([*answers, *of_majority], truths, grader, kind)
+    # Whether each answer of a group equals its truth, all graded in one batch; None where there is no answer.
+    with_truths = [*zip([*answers, *of_majority], truths, strict=True)]
+    pairs = [(answer, truth) for group, truth in with_truths for answer in group if answer is not None]
+    of_pairs = iter(compare_many(kind, pairs, grader))
+    verdicts = [[None if answer is None else next(of_pairs) for answer in group] for group, _ in with_truths]
     results, rows = list[Evaluated](), list[EvaluatedAnswer]()
     for i, item in enumerate(items):
         sampled = [verdict == "equal" for verdict in verdicts[i]]
@@ -163,23 +166,3 @@ def count(
             of_answer = (given.answer, answer_class, verdict, given.tokens, given.finish_reason)
             rows.append(EvaluatedAnswer(items[i % n].id, index, *of_answer))
     return results, rows
-
-
-def _verdicts(
-    groups: Sequence[Sequence[str | None]], truths: Sequence[str], grader: Grader, kind: AnswerKind
-) -> list[Verdicts]:
-    """Whether each answer of groups[i] equals truths[i], all graded in one batch."""
-    pairs = [
-        (answer, truth) for group, truth in zip(groups, truths, strict=True) for answer in group if answer is not None
-    ]
-    verdicts = iter(compare_many(kind, pairs, grader))
-    return [[None if answer is None else next(verdicts) for answer in group] for group in groups]
-
-
-def _with_texts(
-    items: Sequence[BenchmarkItem], replies: Sequence[Sequence[Reply]], asked_greedily: bool
-) -> Iterator[RolloutText]:
-    for i, group in enumerate(replies):
-        is_greedy = asked_greedily and i >= len(replies) - len(items)
-        for index, reply in enumerate(group):
-            yield RolloutText(items[i % len(items)].id, GREEDY if is_greedy else index, reply.text)

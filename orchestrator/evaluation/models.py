@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,8 +71,9 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         keys_of([service])
         identity = {"url": service.url, "model": service.model}
         name = f"{service.url}#{service.model}"
-        join = partial(_refusal_of_greedy, service)
-        return Model(name, identity, {"name": "openai"}, partial(_external, service), join=join)
+        refusal = partial(_refusal_of_greedy, service)
+        asks = partial(_replies, service)
+        return Model(name, identity, {"name": "openai"}, lambda _waiting: nullcontext(asks), join=refusal)
     if match := RUN_MODEL.fullmatch(text):
         with store.read() as session:
             checkpoint, config = servable_checkpoint(session, match[1], match[2])
@@ -80,9 +81,10 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         known: str | None = checkpoint.id
         name, identity = checkpoint.id, {"checkpoint": checkpoint.id, "sha256": checkpoint.sha256}
     elif (Path(text) / "config.json").is_file():
-        folder = Path(text).resolve()
-        checkpoint, serving, known = _linked(home, folder), serving or Serving(), None
-        template = RZERO_SOLVER
+        folder, serving, template, known = Path(text).resolve(), serving or Serving(), RZERO_SOLVER, None
+        # In the form in which checkpoints are served: a folder of links with a manifest.
+        target, sha256 = link(folder, home.work / "_models")
+        checkpoint = Checkpoint(f"{folder.name}@{sha256[:12]}", "", "base", 0, 0, str(target), sha256, None)
         name, identity = str(folder), {"folder": str(folder), "sha256": checkpoint.sha256}
     else:
         raise EvaluationError(
@@ -91,17 +93,11 @@ def find_model(home: Home, store: Store, text: str, serving: Serving | None, ser
         )
     refuse_missing_engine(serving.applications)
     serve = partial(_served, home, checkpoint, serving)
-    return Model(name, identity, engine_of(serving.applications), serve, known, template, partial(_join, home))
 
+    def join() -> None:
+        cluster.join(home)
 
-def _linked(home: Home, folder: Path) -> Checkpoint:
-    """A folder's model in the form in which checkpoints are served: a folder of links with a manifest."""
-    target, sha256 = link(folder, home.work / "_models")
-    return Checkpoint(f"{folder.name}@{sha256[:12]}", "", "base", 0, 0, str(target), sha256, None)
-
-
-def _join(home: Home) -> None:
-    cluster.join(home)
+    return Model(name, identity, engine_of(serving.applications), serve, known, template, join)
 
 
 @contextmanager
@@ -123,11 +119,6 @@ def _refusal_of_greedy(service: Service) -> str | None:
     except RequestRefused as error:
         return f"{service.model} refused temperature 0: {error}"
     return None
-
-
-@contextmanager
-def _external(service: Service, _waiting: Callable[[str], None]) -> Iterator[Ask]:
-    yield lambda batches: _replies(service, batches)
 
 
 @contextmanager

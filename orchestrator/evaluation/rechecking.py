@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from core.errors import CoevoError
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
 from core.settings.audit import Judge
-from core.types import BenchmarkItem, EvaluatedAnswer, JudgedAnswer
+from core.types import EvaluatedAnswer, JudgedAnswer
 from orchestrator.evaluation.judging import ask_in_batches
 from orchestrator.run import Progress
 from services.evaluations import items_of
@@ -34,15 +33,24 @@ def recheck(
     """
     if settings.prompt != "equivalence":
         raise RecheckError(f"prompt: expected equivalence, which shows the true answer, got {settings.prompt}")
-    benchmark, items, answers = _stored(store, key)
-    groups = _same_answers(answer for answer in answers if not (failures_only and answer.verdict == "equal"))
+    with store.read() as session:
+        row = queries.evaluations.get_evaluation(session, key)
+        items = {item.id: item for item in items_of(session, row)}
+        answers = queries.evaluations.answers_of(session, key)
+        judged = queries.evaluations.judged_of(session, key)
+    if not items or not answers:
+        missing = "answers" if items else "questions with true answers"
+        raise RecheckError(f"evaluation {key}, {row.benchmark}: expected stored {missing}, got none")
+    # The item and the text of each different answer -> the answers that have this text.
+    groups: dict[tuple[str, str], list[EvaluatedAnswer]] = {}
+    for answer in answers:
+        if answer.answer is not None and not (failures_only and answer.verdict == "equal"):
+            groups.setdefault((answer.item_id, answer.answer), []).append(answer)
     cases = [
         Case(f"answer {i}", items[item].problem, Claimed(text), Truth(items[item].answer))
         for i, (item, text) in enumerate(groups)
     ]
     same = {case.key: group for case, group in zip(cases, groups.values(), strict=True)}
-    with store.read() as session:
-        judged = queries.evaluations.judged_of(session, key)
     known = {(answer.item_id, answer.sample_index) for answer in judged if answer.judge == settings.oracle}
     done = {case for case, group in same.items() if (group[0].item_id, group[0].sample_index) in known}
 
@@ -55,27 +63,6 @@ def recheck(
         with store.write() as session:
             queries.evaluations.add_judged(session, key, verdicts)
 
-    what = f"answers to {benchmark}, by {settings.oracle}"
+    what = f"answers to {row.benchmark}, by {settings.oracle}"
     cost = ask_in_batches(cases, done, settings, seed_for(0, "recheck", key), save, progress, what)
     return {"evaluation": key, "oracle": settings.oracle, **cost}
-
-
-def _stored(store: Store, key: str) -> tuple[str, dict[str, BenchmarkItem], list[EvaluatedAnswer]]:
-    """The name of an evaluation's benchmark, its questions by id, and the answers."""
-    with store.read() as session:
-        row = queries.evaluations.get_evaluation(session, key)
-        items = {item.id: item for item in items_of(session, row)}
-        answers = queries.evaluations.answers_of(session, key)
-    if not items or not answers:
-        missing = "answers" if items else "questions with true answers"
-        raise RecheckError(f"evaluation {key}, {row.benchmark}: expected stored {missing}, got none")
-    return row.benchmark, items, answers
-
-
-def _same_answers(answers: Iterable[EvaluatedAnswer]) -> dict[tuple[str, str], list[EvaluatedAnswer]]:
-    """The item and the text of each different answer -> the answers that have this text."""
-    groups: dict[tuple[str, str], list[EvaluatedAnswer]] = {}
-    for answer in answers:
-        if answer.answer is not None:
-            groups.setdefault((answer.item_id, answer.answer), []).append(answer)
-    return groups

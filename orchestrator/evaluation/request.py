@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pydantic import model_validator
-from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
 from core.grading.grader import process_grader
@@ -18,9 +17,9 @@ from core.settings.serving import Service, Serving
 from core.types import evaluation_id
 from orchestrator.evaluation.answering import SMALL_BATCH, answer_all
 from orchestrator.evaluation.manifest import begin, key_of
-from orchestrator.evaluation.models import Model, find_model
+from orchestrator.evaluation.models import find_model
 from orchestrator.installation.home import Home
-from orchestrator.question_sets.benchmarks import LoadedBenchmark, load, read_suite
+from orchestrator.question_sets.benchmarks import load, read_suite
 from orchestrator.question_sets.rows import is_path
 from orchestrator.run import Progress
 from services.evaluations import EvaluationFigures, figures_of
@@ -75,8 +74,11 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
     Raises `RequestError`, `BenchmarkError` and what `find_model` raises, before anything is asked; and
     `InferenceError`, `ServeError` and `GradingError`. What was answered before stays stored.
     """
-    service, loaded = request.service, _benchmarks(request)
-    of_suite = read_suite(request.suite).protocols() if request.suite is not None else {}
+    service, own = request.service, Benchmark(title="", source="", columns=request.columns)
+    suite = read_suite(request.suite) if request.suite is not None else None
+    names = dict.fromkeys([*request.benchmarks, *(suite.benchmarks if suite else ())])
+    loaded = [load(name, own if is_path(name) else None, request.limit) for name in names]
+    of_suite = suite.protocols() if suite else {}
     serving = Serving(applications=request.applications) if request.applications is not None else None
     model = find_model(home, store, request.model, serving, service)
     benchmarks = [benchmark.asked_with(model.template) for benchmark in loaded]
@@ -85,7 +87,10 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
         (benchmark, protocol, evaluation_id(*key_of(model, benchmark, protocol, request.seed)))
         for benchmark, protocol in zip(benchmarks, protocols, strict=True)
     ]
-    if unfinished := [row for row in asked if not _is_finished(store, row[2])]:
+    with store.read() as session:
+        rows = [queries.evaluations.find_evaluation(session, key) for *_, key in asked]
+    finished = {row.id for row in rows if row is not None and row.finished_at is not None}
+    if unfinished := [row for row in asked if row[2] not in finished]:
         progress(0, 1, "waiting for the model")
         refusal = model.join()
         if refusal is not None and not all(protocol.samples for _, protocol, _ in unfinished):
@@ -93,7 +98,11 @@ def evaluate(home: Home, store: Store, request: EvaluationRequest, progress: Pro
                 f"samples: expected at least 1 of each question without greedy answers, got 0; {refusal}"
             )
         with store.write() as session:  # from now on, the files of the checkpoint are kept
-            _refuse_removed(session, model)
+            if model.checkpoint is not None:
+                queries.checkpoints.lock(session, [model.checkpoint])
+                if queries.checkpoints.get_checkpoint(session, model.checkpoint).files_removed:
+                    removed = f"the files of {model.checkpoint} were just removed, as checkpoints.keep says"
+                    raise RequestError(f"model: {removed}")
             begun = [
                 begin(session, model, benchmark, protocol, request.seed, greedy=refusal is None)
                 for benchmark, protocol, _ in unfinished
@@ -122,23 +131,3 @@ def _alone(home: Home, key: str, progress: Progress) -> Iterator[None]:
             progress(0, 1, "waiting for another process that works on the same evaluation")
             fcntl.lockf(lock, fcntl.LOCK_EX, 1, byte)
         yield
-
-
-def _refuse_removed(session: Session, model: Model) -> None:
-    """Raise `RequestError` if the run has removed the files of the checkpoint since it was looked up."""
-    if model.checkpoint is not None:
-        queries.checkpoints.lock(session, [model.checkpoint])
-        if queries.checkpoints.get_checkpoint(session, model.checkpoint).files_removed:
-            raise RequestError(f"model: the files of {model.checkpoint} were just removed, as checkpoints.keep says")
-
-
-def _benchmarks(request: EvaluationRequest) -> Sequence[LoadedBenchmark]:
-    own = Benchmark(title="", source="", columns=request.columns)
-    names = [*request.benchmarks, *(read_suite(request.suite).benchmarks if request.suite is not None else ())]
-    return [load(name, own if is_path(name) else None, request.limit) for name in dict.fromkeys(names)]
-
-
-def _is_finished(store: Store, key: str) -> bool:
-    with store.read() as session:
-        row = queries.evaluations.find_evaluation(session, key)
-    return row is not None and row.finished_at is not None

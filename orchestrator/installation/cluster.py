@@ -64,29 +64,25 @@ def up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[
     _refuse_elsewhere("up", StartError)
     make_private(home.path)
     with _alone(home, report):
-        return _up(home, ports, report, only)
-
-
-def _up(home: Home, ports: Ports, report: Callable[[str], None], only: Container[str] | None) -> Services:
-    if alive := running(home):
-        return _start_again(home, alive, report)
-    ports = ports.resolved()
-    make_private(home.ray_temp.parent)
-    home.logs.mkdir(exist_ok=True)
-    services = Services(
-        ray_address="",  # Ray chooses it
-        dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
-        serve_url=f"http://127.0.0.1:{ports.serve}",
-        prefect_url=f"http://127.0.0.1:{ports.prefect}",
-        ray_token=secrets.token_hex(32),
-        processes={},
-        api_url=f"http://127.0.0.1:{ports.api}",
-        prefect_auth=f"coevo:{secrets.token_hex(32)}",
-    )
-    commands = [command for command in _commands(home, ports, services) if only is None or command.service in only]
-    services = _start(home, services, commands, report)
-    home.save_last_ports(asdict(ports))
-    return services
+        if alive := running(home):
+            return _start_again(home, alive, report)
+        ports = ports.resolved()
+        make_private(home.ray_temp.parent)
+        home.logs.mkdir(exist_ok=True)
+        services = Services(
+            ray_address="",  # Ray chooses it
+            dashboard_url=f"http://127.0.0.1:{ports.dashboard}",
+            serve_url=f"http://127.0.0.1:{ports.serve}",
+            prefect_url=f"http://127.0.0.1:{ports.prefect}",
+            ray_token=secrets.token_hex(32),
+            processes={},
+            api_url=f"http://127.0.0.1:{ports.api}",
+            prefect_auth=f"coevo:{secrets.token_hex(32)}",
+        )
+        commands = [command for command in _commands(home, ports, services) if only is None or command.service in only]
+        services = _start(home, services, commands, report)
+        home.save_last_ports(asdict(ports))
+        return services
 
 
 def _start_again(home: Home, alive: Sequence[str], report: Callable[[str], None]) -> Services:

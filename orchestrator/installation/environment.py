@@ -11,9 +11,28 @@ from services.inference.server import proxy
 
 def environment(home: Home, services: Services) -> dict[str, str]:
     """The environment variables of every process that belongs to these services."""
+    of_prefect = {name for name in os.environ if name.startswith("PREFECT_") and "_DATABASE_" in name}
+    database, closed = dict[str, str](), dict[str, str]()
+    # Prefect makes an address of its home as it is, which leads elsewhere if the path has a ? or a %.
+    if not of_prefect and home.prefect_database != f"sqlite+aiosqlite:///{home.prefect}/prefect.db":
+        database = {"PREFECT_API_DATABASE_CONNECTION_URL": home.prefect_database}
+    if not os.environ.get("COEVO_RAY_ADDRESS"):  # keep web pages and other users of this machine out of the services
+        closed = {
+            # Anybody who can change a deployment can run any program here. So Prefect requires a password, and lets
+            # browsers show its answers to no page but its own.
+            **({"PREFECT_SERVER_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": services.prefect_url,
+            # Makes Ray listen on loopback only, as it does by default on other systems than Linux. Otherwise it
+            # replaces 127.0.0.1 by this machine's address in the network, where its metrics can be read without a
+            # token.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            # The names of TorchInductor's compiled code and of Prefect's copies of flows can be guessed. In a folder
+            # that everybody can write to, another user could create these files first.
+            "TMPDIR": str(home.ray_temp.parent),
+        }
     return {
         **os.environ,
-        **_database_of_prefect(home),
+        **database,
         "COEVO_HOME": str(home.path),
         "PREFECT_HOME": str(home.prefect),
         "PREFECT_API_URL": f"{services.prefect_url}/api",
@@ -43,29 +62,5 @@ def environment(home: Home, services: Services) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         **logs.prefect_variables(),
         **({"PREFECT_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
-        **({} if os.environ.get("COEVO_RAY_ADDRESS") else _closed_to_others(home, services)),
-    }
-
-
-def _database_of_prefect(home: Home) -> dict[str, str]:
-    """Prefect makes an address of its home as it is, which leads elsewhere if the path has a ? or a %."""
-    if any("_DATABASE_" in name for name in os.environ if name.startswith("PREFECT_")):
-        return {}
-    plain = f"sqlite+aiosqlite:///{home.prefect}/prefect.db"
-    return {} if plain == home.prefect_database else {"PREFECT_API_DATABASE_CONNECTION_URL": home.prefect_database}
-
-
-def _closed_to_others(home: Home, services: Services) -> dict[str, str]:
-    """The variables that keep web pages and other users of this machine out of the services."""
-    return {
-        # Anybody who can change a deployment can run any program here. So Prefect requires a password, and lets
-        # browsers show its answers to no page but its own.
-        **({"PREFECT_SERVER_API_AUTH_STRING": services.prefect_auth} if services.prefect_auth else {}),
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": services.prefect_url,
-        # Makes Ray listen on loopback only, as it does by default on other systems than Linux. Otherwise it replaces
-        # 127.0.0.1 by this machine's address in the network, where its metrics can be read without a token.
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        # The names of TorchInductor's compiled code and of Prefect's copies of flows can be guessed. In a folder that
-        # everybody can write to, another user could create these files first.
-        "TMPDIR": str(home.ray_temp.parent),
+        **closed,
     }

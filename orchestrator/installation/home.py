@@ -193,13 +193,6 @@ class Home:
         """The file in which Ray writes its address when it has started."""
         return self.ray_temp / "ray_current_cluster"
 
-    def _chosen_by_ray(self) -> str:
-        """The address of the Ray that `coevo up` started; empty until Ray has chosen it."""
-        try:
-            return self.ray_address_file.read_text()
-        except FileNotFoundError:
-            return ""
-
     def secret(self, name: str) -> str:
         """A random secret, which is generated at the first call. It survives `coevo down`, so that a browser or a
         script can go on using it. Raises `OSError` if the home cannot be written."""
@@ -244,7 +237,9 @@ class Home:
             state = json.loads(self._state.read_text())
         except FileNotFoundError as error:
             raise NotUp(f"no services are running for {self.path}: start them with `coevo up`") from error
-        state["ray_address"] = state["ray_address"] or self._chosen_by_ray()
+        if not state["ray_address"]:  # Ray chooses it, and is starting
+            with suppress(FileNotFoundError):
+                state["ray_address"] = self.ray_address_file.read_text()
         state["processes"] = {int(pid): tuple(value) for pid, value in state["processes"].items()}
         return Services(**state)
 

@@ -30,7 +30,6 @@ from orchestrator.serving.checkpoints import reserved
 from storage import queries
 from storage.errors import LeaseLost
 from storage.rows import PoolRow
-from storage.session import Store
 from trainers.local.trainer import kind_of
 
 _POLL_S = 1.0
@@ -85,40 +84,39 @@ def training_slot(
             time.sleep(_POLL_S)
         note("")
         charge = partial(queries.pool.charge_job, **where, owner=me)
+
+        def refuse_lost() -> None:
+            with run.store.read() as session:
+                row = _own_job(session, key)
+            if row.status != "running":  # the lease ran out for a moment, and another process dropped this job
+                lost = "its lease ran out, and with it its slot in the worker pool; resume the run"
+                raise LeaseLost(f"stage {_key(row)}: {lost}")
+
         with repeated(run.store, charge, f"pool {run}"):
-            yield partial(_refuse_lost, run.store, key)
+            yield refuse_lost
     finally:
         with run.store.write() as session:
             queries.pool.leave_pool(session, **where, owner=me)
 
 
 def _refuse_impossible(run: Run, demand: Demand, holds_applications: bool) -> None:
-    limits: dict[str, Callable[[], float]] = {
-        "the cluster has": lambda: float(ray.cluster_resources().get(demand.kind, 0.0)),
-        f"{LIMIT} allows": _limit,
-    }
-    if holds_applications:
-        limits["the inference applications leave"] = lambda: _units_besides_applications(run.services, demand)
-    for limit, units_of in limits.items():
-        if demand.units > (units := units_of()):
+    def refuse_more_than(units: float, limit: str) -> None:
+        if demand.units > units:
             request = f"run {run}: the training requests {demand.units:g} {demand.kind}"
             raise PoolError(f"{request}, but {limit} {units:g}")
 
-
-def _units_besides_applications(services: Services, demand: Demand) -> float:
-    """The units that the applications do not hold. Those that were just stopped get a moment to release theirs."""
-    deadline = time.monotonic() + _SETTLE_S
-    while (units := _capacity(services)[demand.kind]) < demand.units and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    return units
-
-
-def _limit() -> float:
+    refuse_more_than(float(ray.cluster_resources().get(demand.kind, 0.0)), "the cluster has")
     value = os.environ.get(LIMIT) or "inf"
     try:
-        return float(value)
+        limit = float(value)
     except ValueError as error:
         raise PoolError(f"{LIMIT}: expected a number, got {value!r}") from error
+    refuse_more_than(limit, f"{LIMIT} allows")
+    if holds_applications:
+        deadline = time.monotonic() + _SETTLE_S
+        while (units := _capacity(run.services)[demand.kind]) < demand.units and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        refuse_more_than(units, "the inference applications leave")
 
 
 def _capacity(services: Services) -> dict[ResourceKind, float]:
@@ -153,15 +151,6 @@ def _try_to_begin(run: Run, key: StageKey, join: Callable[[Session], None]) -> s
         return None
     others = [f"{other.run} ({other.units:g})" for other in rows.values() if other.status == "running"]
     return f"waiting for {own.units:g} {own.kind} of {capacity[own.kind]:g}; running: {', '.join(others) or 'none'}"
-
-
-def _refuse_lost(store: Store, key: StageKey) -> None:
-    with store.read() as session:
-        row = _own_job(session, key)
-    if row.status != "running":  # the lease ran out for a moment, and another process dropped this job
-        raise LeaseLost(
-            f"stage {_key(row)}: its lease ran out, and with it its slot in the worker pool; resume the run"
-        )
 
 
 def _own_job(session: Session, key: StageKey) -> PoolRow:

@@ -82,32 +82,23 @@ def serve_checkpoints(
 def reserved(services: Services) -> dict[ResourceKind, float]:
     """The CPUs and GPUs of Ray that the applications' replicas hold."""
     with _dashboard(services) as http:
-        bundles_by_deployment, applications = _placement_group_bundles(http), _applications(http)
-    held = [resources for bundles in bundles_by_deployment.values() for resources in bundles]
-    for application, description in applications.items():
-        for name, deployment in description["deployments"].items():
-            if f"{application}#{name}" not in bundles_by_deployment:
-                held += [_replica_resources(deployment["deployment_config"])] * len(deployment["replicas"])
-    return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(ResourceKind)}
-
-
-def _placement_group_bundles(http: httpx.Client) -> dict[str, list[dict[str, float]]]:
-    """APPLICATION#DEPLOYMENT -> the resources of each bundle of its replicas, for deployments with placement groups.
-
-    vLLM's have them; Serve's own API does not list these resources.
-    """
-    response = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)
+        groups = _get(http, "/api/v0/placement_groups", detail=1, limit=10_000)["data"]["result"]["result"]
+        applications = _applications(http)
+    # APPLICATION#DEPLOYMENT -> the resources of each bundle of its replicas, for deployments with placement groups.
+    # vLLM's have them; Serve's own API does not list these resources.
     bundles = defaultdict[str, list[dict[str, float]]](list)
-    for group in response["data"]["result"]["result"]:
+    for group in groups:
         prefix, _, replica = (group["name"] or "").partition("::")
         if prefix == "SERVE_REPLICA" and group["state"] == "CREATED":
             bundles[replica.rpartition("#")[0]] += [bundle["unit_resources"] for bundle in group["bundles"]]
-    return bundles
-
-
-def _replica_resources(deployment: dict[str, Any]) -> dict[str, float]:
-    options = deployment.get("ray_actor_options") or {}
-    return {"CPU": float(options.get("num_cpus", 1.0)), "GPU": float(options.get("num_gpus", 0.0))}
+    held = [resources for of_deployment in bundles.values() for resources in of_deployment]
+    for application, description in applications.items():
+        for name, deployment in description["deployments"].items():
+            if f"{application}#{name}" not in bundles:
+                options = deployment["deployment_config"].get("ray_actor_options") or {}
+                of_replica = {"CPU": float(options.get("num_cpus", 1.0)), "GPU": float(options.get("num_gpus", 0.0))}
+                held += [of_replica] * len(deployment["replicas"])
+    return {kind: sum(resources.get(kind, 0.0) for resources in held) for kind in get_args(ResourceKind)}
 
 
 def _dashboard(services: Services) -> httpx.Client:
@@ -135,10 +126,16 @@ def _with_checkpoints(
             running[name] = application
             continue
         first, *others = application["deployments"]
+        # The configuration that runs, without the checkpoints that it holds.
+        runs = _deployed(before.get(name)) or {}
+        deployments = [
+            {key: value for key, value in deployment.items() if key != "user_config"}
+            for deployment in runs.get("deployments", [])
+        ]
         config: dict[str, str] | None = None
         if name in checkpoints:
             config = _user_config(checkpoints[name])
-        elif _is_same(application, before.get(name)):
+        elif {**runs, "deployments": deployments} == application:
             config = _held_config(before.get(name))
         elif name in for_later:  # it does not run yet, or an application of another file has its name
             config = _user_config(for_later[name])
@@ -186,16 +183,6 @@ def _held_config(application: dict[str, Any] | None) -> dict[str, str] | None:
     """The `user_config` of the application's first deployment, which names its checkpoint; None if it has none."""
     config = (application or {}).get("deployed_app_config") or {}
     return next((deployment.get("user_config") for deployment in config.get("deployments", [])), None)
-
-
-def _is_same(application: Application, before: dict[str, Any] | None) -> bool:
-    """Whether the running application is this one, whichever checkpoint it holds."""
-    deployed = _deployed(before) or {}
-    deployments = [
-        {key: value for key, value in deployment.items() if key != "user_config"}
-        for deployment in deployed.get("deployments", [])
-    ]
-    return {**deployed, "deployments": deployments} == application
 
 
 def _deployed(application: dict[str, Any] | None) -> Application | None:

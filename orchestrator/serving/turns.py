@@ -24,7 +24,23 @@ def exclusive_use(home: Home, name: str, waiting: Callable[[str], None] = lambda
     """
     home.path.mkdir(parents=True, exist_ok=True)
     with (home.path / "serving.lock").open("a+") as lock:
-        _acquire(lock, waiting)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # A blocking request gets the lock in its turn, while one that is repeated could always come too late.
+            acquired = threading.Event()
+
+            def block() -> None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                acquired.set()
+
+            threading.Thread(target=block, name="turn", daemon=True).start()
+            holder = None
+            while not acquired.wait(0.0 if holder is None else _LOOK_S):
+                lock.seek(0)
+                if (now := lock.read() or _UNKNOWN) != holder:
+                    waiting(now)
+                    holder = now
         _write(lock, name)
         try:
             yield
@@ -32,32 +48,8 @@ def exclusive_use(home: Home, name: str, waiting: Callable[[str], None] = lambda
             _write(lock, "")
 
 
-def _acquire(lock: TextIO, waiting: Callable[[str], None]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        # A blocking request gets the lock in its turn, while one that is repeated could always come too late.
-        acquired = threading.Event()
-        threading.Thread(target=_block, args=(lock, acquired), name="turn", daemon=True).start()
-        holder = None
-        while not acquired.wait(0.0 if holder is None else _LOOK_S):
-            if (now := _read(lock)) != holder:
-                waiting(now)
-                holder = now
-
-
-def _block(lock: TextIO, acquired: threading.Event) -> None:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    acquired.set()
-
-
 def _write(lock: TextIO, name: str) -> None:
     """Name the holder in the file. A killed holder leaves its name, which the next one replaces at once."""
     lock.truncate(0)
     lock.write(name)
     lock.flush()
-
-
-def _read(lock: TextIO) -> str:
-    lock.seek(0)
-    return lock.read() or _UNKNOWN
