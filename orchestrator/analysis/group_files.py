@@ -85,7 +85,13 @@ def with_signals(lines: Sequence[GroupLine], method: Method, note: Callable[[str
             f"question {unlabelled[0].question_id}: label: this method learns from labels that come with the "
             "questions; expected one, got none"
         )
-    answers = [[_answer(rollout) for rollout in line.rollouts] for line in lines]
+    answers = [
+        [
+            rollout.answer if "answer" in rollout.model_fields_set else extract_boxed(rollout.text)
+            for rollout in line.rollouts
+        ]
+        for line in lines
+    ]
     with Grader() as grader:
         groups = make_groups(answers, [line.label for line in lines], grader)
     groups = [
@@ -106,10 +112,6 @@ def with_signals(lines: Sequence[GroupLine], method: Method, note: Callable[[str
         if any(rollout.cluster is None for line in lines for rollout in line.rollouts):
             note("clusters: missing in the file, so skeletons of the texts are used")
     return groups
-
-
-def _answer(rollout: RolloutLine) -> str | None:
-    return rollout.answer if "answer" in rollout.model_fields_set else extract_boxed(rollout.text)
 
 
 def _embeddings(line: GroupLine) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -66,12 +66,12 @@ def tagged(run: str, preset: str | None, iteration: int | None = None) -> None:
     """Add tags to the current flow run, by which Prefect's lists can be filtered. Its tasks get none."""
     if (key := flow_run.id) is not None:
         tags = [*flow_run.tags, *tags_of(run=run, preset=preset, iteration=iteration)]
-        _write(lambda: _set_tags(UUID(key), [*dict.fromkeys(tags)]))
 
+        def write() -> None:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(UUID(key), tags=[*dict.fromkeys(tags)])
 
-def _set_tags(key: UUID, tags: list[str]) -> None:
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(key, tags=tags)
+        _write(write)
 
 
 class StageProgress:
@@ -81,31 +81,32 @@ class StageProgress:
         name = _key(key.run, key.iteration, key.stage, "progress")
         description = f"{key.run}, iteration {key.iteration}: progress of {key.stage}"
         self._id: UUID | None = None  # None: it was not made, or a person has deleted it
-        _write(lambda: self._create(name, description))
+
+        def create() -> None:
+            self._id = cast(UUID, create_progress_artifact(progress=0.0, key=name, description=description))
+
+        _write(create)
 
     def update(self, percent: float) -> None:
-        _write(lambda: self._update(percent))
+        def write() -> None:
+            if self._id is None:
+                return
+            try:
+                update_progress_artifact(self._id, progress=percent)
+            except (ObjectNotFound, httpx.HTTPStatusError) as error:
+                if not (isinstance(error, httpx.HTTPStatusError) and is_away(error)):
+                    self._id = None  # the same would be said every few seconds
+                raise
+
+        _write(write)
 
     def remove(self) -> None:
-        _write(self._delete)
+        def delete() -> None:
+            if self._id is not None:
+                with get_client(sync_client=True) as client, suppress(ObjectNotFound):  # a person may have deleted it
+                    client.delete_artifact(self._id)
 
-    def _create(self, key: str, description: str) -> None:
-        self._id = cast(UUID, create_progress_artifact(progress=0.0, key=key, description=description))
-
-    def _update(self, percent: float) -> None:
-        if self._id is None:
-            return
-        try:
-            update_progress_artifact(self._id, progress=percent)
-        except (ObjectNotFound, httpx.HTTPStatusError) as error:
-            if not (isinstance(error, httpx.HTTPStatusError) and is_away(error)):
-                self._id = None  # the same would be said every few seconds
-            raise
-
-    def _delete(self) -> None:
-        if self._id is not None:
-            with get_client(sync_client=True) as client, suppress(ObjectNotFound):  # a person may have deleted it
-                client.delete_artifact(self._id)
+        _write(delete)
 
 
 def stage_result(key: StageKey, result: StageResult, pages_url: str) -> None:

@@ -78,8 +78,9 @@ class StageResult:
     def table(self) -> str:
         """The result as Markdown: a table of the figures, then the sentences as a list."""
         rows = [
-            f"| {as_markdown(figure.name)} | {as_markdown(figure.value)} | {figure.interval} | {_count(figure.n)} |"
+            f"| {as_markdown(figure.name)} | {as_markdown(figure.value)} | {figure.interval} | {n} |"
             for figure in self.figures
+            for n in ("" if figure.n is None else f"{figure.n:,}",)
         ]
         head = ["| figure | value | 95% interval | n |", "|---|---:|---:|---:|"] if rows else []
         return "\n".join(
@@ -109,7 +110,7 @@ def stage_result(session: Session, key: StageKey, result: Result) -> StageResult
         case "audit_labels":
             return _audit(session, key, result)
         case "check_health" | "ask_a_person":
-            return _decision(result) if "note" in result else _health(session, key, result)
+            return _health(session, key, result)
     # `generate_questions` and `read_prompts` count what they wrote.
     counts = {name: value for name, value in result.items() if isinstance(value, int)}
     return StageResult(tuple(Figure(name, f"{value:,}") for name, value in counts.items()))
@@ -163,7 +164,10 @@ def _audit(session: Session, key: StageKey, result: Result) -> StageResult:
 
 
 def _health(session: Session, key: StageKey, result: Result) -> StageResult:
-    """The iteration's alerts, those of the guard and those of the drift rules, and how the run continues."""
+    """The iteration's alerts, those of the guard and those of the drift rules, and how the run continues. If a person
+    decided that, what the person decided, and why."""
+    if "note" in result:
+        return StageResult(sentences=tuple(filter(None, (f"a person decided: {_outcome(result)}", result["note"]))))
     alerts = queries.alerts.list_alerts(session, run=key.run, iteration=key.iteration, limit=MOST_ALERTS)
     texts = [alert.text for alert in sorted(alerts, key=lambda alert: alert.severity != "critical")]
     # Early stopping and the limit of roll backs give a warning, but raise no alert.
@@ -175,15 +179,6 @@ def _health(session: Session, key: StageKey, result: Result) -> StageResult:
     return StageResult(sentences=(counted(counts) or "no alerts", *texts, *others, *not_tested, _outcome(result)))
 
 
-def _decision(result: Result) -> StageResult:
-    """What a person decided, and why."""
-    return StageResult(sentences=tuple(filter(None, (f"a person decided: {_outcome(result)}", result["note"]))))
-
-
 def _outcome(result: Result) -> str:
     outcome, solver = _OUTCOMES[result["action"]], (result.get("back_to") or {}).get("solver")
     return f"{outcome} {solver}" if solver else outcome
-
-
-def _count(n: int | None) -> str:
-    return "" if n is None else f"{n:,}"

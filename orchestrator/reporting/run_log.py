@@ -45,14 +45,26 @@ def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None
         to_prefect.setFormatter(_Message())
         to_prefect.addFilter(partial(_is_ours, flow_run_id=flow_run.id, task_run_id=task_run.id))
         handlers.append(to_prefect)
-    with errors_without_secrets(), logs.working_on(logs.Subject(run, iteration, stage)), _attached(handlers):
-        started = time.monotonic()
+    name = f"{stage} {iteration}" if stage else f"run {run}"
+    root, started = logging.getLogger(), time.monotonic()
+    with errors_without_secrets(), logs.working_on(logs.Subject(run, iteration, stage)):
+        for handler in handlers:
+            root.addHandler(handler)
         try:
             yield
-        except BaseException as error:
-            name = f"{stage} {iteration}" if stage else f"run {run}"
-            _log_end(error, name, time.monotonic() - started)
+        except Exception as error:
+            seconds = time.monotonic() - started
+            # The traceback of an error that a user can cause says nothing that its message does not.
+            details = None if isinstance(error, CoevoError) else error
+            _log.error("%s failed after %.1f s: %s: %s", name, seconds, type(error).__name__, error, exc_info=details)
             raise
+        except BaseException:  # Ctrl-C, or Prefect ends the process of a cancelled flow run
+            _log.warning("%s was interrupted after %.1f s", name, time.monotonic() - started)
+            raise
+        finally:
+            for handler in handlers:
+                root.removeHandler(handler)
+                handler.close()
 
 
 def say(text: str) -> None:
@@ -102,28 +114,6 @@ def _in_one_line(record: logging.LogRecord) -> bool:
 
 def _is_no_user_error(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], CoevoError))
-
-
-def _log_end(error: BaseException, name: str, seconds: float) -> None:
-    if not isinstance(error, Exception):  # Ctrl-C, or Prefect ends the process of a cancelled flow run
-        _log.warning("%s was interrupted after %.1f s", name, seconds)
-        return
-    # The traceback of an error that a user can cause says nothing that its message does not.
-    details = None if isinstance(error, CoevoError) else error
-    _log.error("%s failed after %.1f s: %s: %s", name, seconds, type(error).__name__, error, exc_info=details)
-
-
-@contextmanager
-def _attached(handlers: list[logging.Handler]) -> Iterator[None]:
-    root = logging.getLogger()
-    for handler in handlers:
-        root.addHandler(handler)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            root.removeHandler(handler)
-            handler.close()
 
 
 def _is_ours(record: logging.LogRecord, **ids: str | None) -> bool:

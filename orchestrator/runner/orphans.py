@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
@@ -62,8 +63,13 @@ def end_orphans(store: Store, worker: str | None) -> list[str]:
             client.set_flow_run_state(flow_run.id, state(message="its process is gone"), force=True)
         active_runs = {flow_run.parameters.get("run") for flow_run in _active(client)}
     for flow_run in ended:
-        if flow_run.parameters.get("run") not in active_runs:
-            _end_run(store, flow_run)
+        if flow_run.parameters.get("run") in active_runs:
+            continue
+        # Set the run's status as the flow's hooks would have done in the process that is gone.
+        run = str(flow_run.parameters.get("run"))
+        with suppress(NotThere):  # the flow run ended before it created the run
+            if status_of(store, run) in ("running", "paused"):
+                set_status(store, run, ended_as(store, run) or ("cancelled" if _was_cancelled(flow_run) else "failed"))
     return [flow_run.name for flow_run in ended]
 
 
@@ -93,13 +99,3 @@ def _is_orphan(store: Store, flow_run: FlowRun, worker: str | None) -> bool:
 
 def _was_cancelled(flow_run: FlowRun) -> bool:
     return flow_run.state_type == StateType.CANCELLING
-
-
-def _end_run(store: Store, flow_run: FlowRun) -> None:
-    """Set the run's status as the flow's hooks would have done in the process that is gone."""
-    name = str(flow_run.parameters.get("run"))
-    try:
-        if status_of(store, name) in ("running", "paused"):
-            set_status(store, name, ended_as(store, name) or ("cancelled" if _was_cancelled(flow_run) else "failed"))
-    except NotThere:  # the flow run ended before it created the run
-        return

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn, cast
@@ -59,8 +59,10 @@ def main() -> None:
 
 
 def _run_beside_ray() -> None:
-    server = home().services().prefect
-    _wait_for(server)
+    server, pause_s = home().services().prefect, _POLL_S
+    while problem_with_prefect(server):  # `coevo up` starts both at once, and Prefect may be started again at any time
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, _CHECK_S)
     try:
         _end_orphans(None)
         Thread(target=_begin_again_after_an_outage, args=(server,), daemon=True).start()
@@ -68,14 +70,6 @@ def _run_beside_ray() -> None:
         serve(*served(), limit=cast(Any, _LIMIT))
     except* (RuntimeError, httpx.HTTPError):  # Prefect has ended again, or was away for some minutes
         _begin_again()
-
-
-def _wait_for(server: PrefectServer) -> None:
-    """Wait until Prefect answers. `coevo up` starts both at once, and Prefect may be started again at any time."""
-    pause_s = _POLL_S
-    while problem_with_prefect(server):
-        time.sleep(pause_s)
-        pause_s = min(1.2 * pause_s, _CHECK_S)
 
 
 def _begin_again_after_an_outage(server: PrefectServer) -> None:
@@ -117,10 +111,9 @@ def _run_elsewhere(services: Services) -> None:
 
 
 def _end_orphans(worker: str | None) -> None:
-    store = open_store(home().database, create=True)
-    for name in end_orphans(store, worker):
-        _log.warning("flow run %s was ended, because its process is gone; `coevo resume` continues the run", name)
-    store.close()
+    with closing(open_store(home().database, create=True)) as store:
+        for name in end_orphans(store, worker):
+            _log.warning("flow run %s was ended, because its process is gone; `coevo resume` continues the run", name)
 
 
 def _start_serve(services: Services, node: subprocess.Popen[bytes]) -> None:

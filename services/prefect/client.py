@@ -120,29 +120,26 @@ class Prefect:
             return self._known
 
     def _ask_newest(self) -> KnownFlowRuns:
+        """Of the flow runs that wait or are at work, and of those that failed or were cancelled lately, at most 200 of
+        each kind are asked for, without subflows."""
         if self.server is None:
             return KnownFlowRuns()  # without Prefect no flow run was triggered
-        try:
-            by_run = {flow_run.run: flow_run for flow_run in reversed(self._unfinished())}
-            return KnownFlowRuns(by_run, server=self.server)
-        except PrefectError as error:
-            return KnownFlowRuns(problem=str(error))
-
-    def _unfinished(self) -> list[FlowRun]:
-        """The flow runs of all runs that wait or are at work, and those that failed or were cancelled lately: at most
-        200 of each kind, without subflows, the newest first."""
         since = (datetime.now(UTC) - _LATELY).isoformat()
         active = {"state": {"type": {"any_": ACTIVE}}}
         ended = {"state": {"type": {"any_": _UNFINISHED}}, "end_time": {"after_": since}}
         flow_runs: list[FlowRun] = []
-        for kind in (active, ended):
-            no_subflows = {**kind, "parent_task_run_id": {"is_null_": True}}
-            query = {**_OUR_FLOWS, "flow_runs": no_subflows, "sort": "START_TIME_DESC"}
-            answer = self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S)
-            flow_runs += [FlowRun.of(row) for row in from_json(answer.content)]
+        try:
+            for kind in (active, ended):
+                no_subflows = {**kind, "parent_task_run_id": {"is_null_": True}}
+                query = {**_OUR_FLOWS, "flow_runs": no_subflows, "sort": "START_TIME_DESC"}
+                answer = self._post("/flow_runs/filter", query, _VIEW_TIMEOUT_S)
+                flow_runs += [FlowRun.of(row) for row in from_json(answer.content)]
+        except PrefectError as error:
+            return KnownFlowRuns(problem=str(error))
         # A flow run that was started in Prefect itself may have any parameters; under another name no run can be.
         named = [flow_run for flow_run in flow_runs if RUN_NAME.fullmatch(flow_run.run)]
-        return sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
+        by_age = sorted(named, key=lambda flow_run: flow_run.created, reverse=True)
+        return KnownFlowRuns({flow_run.run: flow_run for flow_run in reversed(by_age)}, server=self.server)
 
     def page_of_last(self, run: str, known: KnownFlowRuns) -> str | None:
         """The address of the run's newest flow run in Prefect's UI, also of one that is done, which `known` has not.
@@ -187,8 +184,16 @@ class Prefect:
         before: list[FlowRun],
     ) -> FlowRun:
         """Create a flow run of this name. Of several requests with equal `same` and `before`, one creates it."""
-        deployment = self._deployment(flow)
-        parameters = _accepted(parameters, deployment["parameter_openapi_schema"] or {})
+        of_flow = f"{flow}/{flow}"  # a deployment has the name of its flow
+        found = self._send("GET", f"/deployments/name/{of_flow}")
+        if found.status_code == httpx.codes.NOT_FOUND:
+            raise PrefectAway(f"Prefect has no deployment {of_flow}; `coevo up` or the flow runner registers it")
+        deployment: Mapping[str, Any] = _checked(found).json()
+        # A preset that the form does not list, because its file is newer, goes into the field for others.
+        fields = (deployment["parameter_openapi_schema"] or {}).get("properties", {})
+        listed, preset = fields.get("preset", {}).get("enum"), parameters.get("preset")
+        if listed is not None and preset is not None and preset not in listed:
+            parameters = {**parameters, "preset": EXISTING, "preset_file": preset}
         key = hashlib.sha256("\n".join([*same, *sorted(flow_run.id for flow_run in before)]).encode()).hexdigest()
         body = {"name": name, "tags": tags, "parameters": parameters, "idempotency_key": key}
         created = self._post(f"/deployments/{deployment['id']}/create_flow_run", body)
@@ -240,14 +245,6 @@ class Prefect:
         with self._lock:
             self._known = None
 
-    def _deployment(self, flow: str) -> Mapping[str, Any]:
-        name = f"{flow}/{flow}"  # a deployment has the name of its flow
-        response = self._send("GET", f"/deployments/name/{name}")
-        if response.status_code == httpx.codes.NOT_FOUND:
-            raise PrefectAway(f"Prefect has no deployment {name}; `coevo up` or the flow runner registers it")
-        deployment: Mapping[str, Any] = _checked(response).json()
-        return deployment
-
     def _post(self, path: str, body: Mapping[str, Any], timeout_s: float = _TIMEOUT_S) -> httpx.Response:
         return _checked(self._send("POST", path, body, timeout_s))
 
@@ -277,14 +274,6 @@ def _checked(response: httpx.Response) -> httpx.Response:
     if not response.is_success:
         raise PrefectAway(f"Prefect answered with HTTP {response.status_code}")
     return response
-
-
-def _accepted(parameters: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters, with a preset that the form does not list, because its file is newer, in the field for others."""
-    listed, preset = schema.get("properties", {}).get("preset", {}).get("enum"), parameters.get("preset")
-    if listed is None or preset is None or preset in listed:
-        return parameters
-    return {**parameters, "preset": EXISTING, "preset_file": preset}
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

@@ -58,10 +58,12 @@ class FlowRun:
         """The flow run in a response of Prefect's REST API."""
         state, started = row["state"] or {}, row["start_time"]
         created, parameters = datetime.fromisoformat(row["created"]), row["parameters"]
+        preset = _text(parameters.get("preset_file")) or _text(parameters.get("preset"))
+        scheduled = (state.get("state_details") or {}).get("scheduled_time")
         return cls(
             id=row["id"],
             run=_text(parameters.get("run")),
-            preset=_preset(parameters),
+            preset=None if preset in ("", EXISTING) else preset,
             state=row["state_type"] or "",
             deployed=row["deployment_id"] is not None,
             name=row["state_name"] or "",
@@ -69,18 +71,8 @@ class FlowRun:
             since=datetime.fromisoformat(state["timestamp"]) if state else created,
             created=created,
             started=datetime.fromisoformat(started) if started else None,
-            scheduled=_scheduled(state),
+            scheduled=datetime.fromisoformat(scheduled) if scheduled else None,
         )
-
-
-def _scheduled(state: Mapping[str, Any]) -> datetime | None:
-    time = (state.get("state_details") or {}).get("scheduled_time")
-    return datetime.fromisoformat(time) if time else None
-
-
-def _preset(parameters: Mapping[str, Any]) -> str | None:
-    preset = _text(parameters.get("preset_file")) or _text(parameters.get("preset"))
-    return None if preset in ("", EXISTING) else preset
 
 
 def _text(parameter: Any) -> str:
