@@ -78,6 +78,23 @@ def test_a_package_imports_only_the_packages_that_it_may(package: str) -> None:
     assert not violations
 
 
+def room(module: str) -> str:
+    """A folder of a package, such as `orchestrator.cli`, or a file that lies loose in the package."""
+    return ".".join(module.split(".")[:2])
+
+
+@pytest.mark.parametrize("package", ["storage", "trainers", "orchestrator"])
+def test_no_rooms_of_a_package_import_one_another(package: str) -> None:
+    arrows = {
+        (room(".".join(path.relative_to(ROOT).with_suffix("").parts)), room(module))
+        for path in (ROOT / package).rglob("*.py")
+        for module in imports(path)
+        if module.startswith(f"{package}.")
+    }
+    assert arrows
+    assert not [(a, b) for a, b in arrows if a < b and (b, a) in arrows]
+
+
 def test_core_imports_only_light_libraries() -> None:
     violations = [
         f"{path.relative_to(ROOT)} imports {module}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from prefect import flow
 
 from core.settings.audit import Judge, judge_name
@@ -51,8 +53,7 @@ def evaluate(
         asked = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
         protocol = {"samples": samples, "sampling": sampling}
         checked = validated(EvaluationRequest, {**asked, "protocol": protocol}, "evaluate")
-        store = open_store(coevo_home.database, create=True)
-        with artifacts.written():
+        with closing(open_store(coevo_home.database, create=True)) as store, artifacts.written():
             figures = request.evaluate(coevo_home, store, checked, lambda *_: None)
             artifacts.evaluated(figures)
         return [measured.evaluation.id for measured in figures]
@@ -83,8 +84,7 @@ def recheck(
         prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
         judge = validated(Judge, {**service, **prompt}, "recheck")
         keys_of([judge])
-        store = open_store(home().database)
-        with artifacts.written():
+        with closing(open_store(home().database)) as store, artifacts.written():
             for key in evaluations:
                 rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
             with store.read() as session:
