@@ -1,6 +1,6 @@
 """The stages of a run, in order: what `flows.py` runs, and what a run needs to have done before it can end.
 
-The order depends on the run's settings alone, so everybody can ask for it: the flow, the ledger's readers, `coevo check`
+The order depends on the run's settings alone, so everybody can ask for it: the flow, the views of runs, `coevo check`
 and `coevo store verify`. This file knows no stage's work; `stages/` has that.
 """
 
