@@ -102,18 +102,29 @@ def stage_result(session: Session, key: StageKey, result: Result) -> StageResult
         is_fixed = result.get("trained") is False  # a Challenger that is never trained
         unchanged = (f"nothing is trained; the model stays {result['checkpoint']}",) if is_fixed else ()
         return StageResult(() if is_fixed else tuple(_training(session, key, result)), unchanged)
-    if key.stage in ("evaluate", "evaluate_labelled"):
-        return StageResult(tuple(_accuracies(session, key.run, str(result["checkpoint"]))))
+    figures = list[Figure]()
     match key.stage:
-        case "label_questions":
-            return StageResult(tuple(_verdicts(result)))
         case "audit_labels":
             return _audit(session, key, result)
         case "check_health" | "ask_a_person":
             return _health(session, key, result)
-    # `generate_questions` and `read_prompts` count what they wrote.
-    counts = {name: value for name, value in result.items() if isinstance(value, int)}
-    return StageResult(tuple(Figure(name, f"{value:,}") for name, value in counts.items()))
+        case "evaluate" | "evaluate_labelled":
+            for row in queries.evaluations.evaluation_sums(session, key.run):
+                if row.checkpoint == result["checkpoint"] and row.greedy is not None and not is_set(row.benchmark):
+                    figures += [
+                        Figure.of_share(f"{Path(row.benchmark).name} pass@1", row.pass_at_1),
+                        Figure.of_share("greedy", row.greedy),
+                        Figure.of_share("majority", row.majority),
+                    ]
+        case "label_questions":
+            if (kept := share(result["kept"], result["candidates"])) is not None:
+                figures.append(Figure.of_share("kept", kept))
+            counts = {name: result[name] for name in _NOT_KEPT if result[name]}
+            figures += [Figure(name.replace("_", " "), f"{count:,}") for name, count in counts.items()]
+        case _:  # `generate_questions` and `read_prompts` count what they wrote
+            counts = {name: value for name, value in result.items() if isinstance(value, int)}
+            figures += [Figure(name, f"{count:,}") for name, count in counts.items()]
+    return StageResult(tuple(figures))
 
 
 def _training(session: Session, key: StageKey, result: Result) -> Iterator[Figure]:
@@ -128,22 +139,6 @@ def _training(session: Session, key: StageKey, result: Result) -> Iterator[Figur
         values = [row.value for row in rows if row.value is not None]
         if values:
             yield Figure(name, f"{values[0]:.3g} → {values[-1]:.3g}")
-
-
-def _accuracies(session: Session, run: str, checkpoint: str) -> Iterator[Figure]:
-    for row in queries.evaluations.evaluation_sums(session, run):
-        if row.checkpoint == checkpoint and row.greedy is not None and not is_set(row.benchmark):
-            yield Figure.of_share(f"{Path(row.benchmark).name} pass@1", row.pass_at_1)
-            yield Figure.of_share("greedy", row.greedy)
-            yield Figure.of_share("majority", row.majority)
-
-
-def _verdicts(result: Result) -> Iterator[Figure]:
-    kept = share(result["kept"], result["candidates"])
-    if kept is not None:
-        yield Figure.of_share("kept", kept)
-    counts = {name: result[name] for name in _NOT_KEPT if result[name]}
-    yield from (Figure(name.replace("_", " "), f"{count:,}") for name, count in counts.items())
 
 
 def _audit(session: Session, key: StageKey, result: Result) -> StageResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -36,41 +36,36 @@ def description(session: Session, run: str, t: int, page: str) -> str:
     the dashboard, or empty. Raises `NotThere`.
     """
     chain = Chain(session, run, queries.runs.config_of_run(session, run), t)
-    back = chain.best_to_go_back_to()
+    best, back = chain.best(), chain.best_to_go_back_to()
     link = f" [Iteration {t} on the dashboard]({page})" if page else ""
-    parts = (
-        f"**Run {run} is paused after iteration {t}.**{link}",
-        _listed("Why:", _alarms(_result(session, StageKey(run, t, "check_health")) or {})),
-        _listed("Figures:", _figures(session, run, t, back)),
-        _listed(
-            "Answers:",
-            (
-                f"**go on** continues with the models of iteration {t}",
-                f"**roll back** continues with those of {_named(back)}, the best earlier one by pass@1",
-                f"**stop** ends the run with the Solver of {_named(chain.best())}, the best one by pass@1",
-            ),
-        ),
-    )
-    return "\n\n".join(filter(None, parts))
 
-
-def _alarms(health: Mapping[str, Any]) -> Iterator[str]:
-    """The alarms, and warnings that are none, such as that the run was rolled back as often as it may be."""
-    alarms = health.get("alarms", [])
+    # The alarms, and warnings that are none, such as that the run was rolled back as often as it may be.
+    health = _result(session, StageKey(run, t, "check_health")) or {}
+    why, alarms = list[str](), health.get("alarms", [])
     for alarm in alarms:
         text, threshold = alarm["text"], alarm_if(alarm["signal"], alarm["threshold"])
-        yield f"**{alarm['signal']}**: {as_markdown(f'{text}; it is an alarm if {threshold}')}"
+        why.append(f"**{alarm['signal']}**: {as_markdown(f'{text}; it is an alarm if {threshold}')}")
     texts = [alarm["text"] for alarm in alarms]
-    yield from (as_markdown(warning) for warning in health.get("warnings", []) if warning not in texts)
+    why += [as_markdown(warning) for warning in health.get("warnings", []) if warning not in texts]
 
-
-def _figures(session: Session, run: str, t: int, back: int) -> Iterator[str]:
-    """The figures of iteration t's evaluation and audit, and the accuracy of the iteration that a roll back goes to."""
+    # Those of the iteration's evaluation and audit, and the accuracy of the iteration that a roll back goes to.
+    figures = list[str]()
     stages: tuple[tuple[int, Stage], ...] = ((t, "evaluate"), (t, "audit_labels"), (back, "evaluate"))
     for iteration, stage in stages:
         key = StageKey(run, iteration, stage)
         if (result := _result(session, key)) is not None:
-            yield as_markdown(f"{_named(iteration)}: {stage_result(session, key, result).line}")
+            figures.append(as_markdown(f"{_named(iteration)}: {stage_result(session, key, result).line}"))
+
+    answers = [
+        f"**go on** continues with the models of iteration {t}",
+        f"**roll back** continues with those of {_named(back)}, the best earlier one by pass@1",
+        f"**stop** ends the run with the Solver of {_named(best)}, the best one by pass@1",
+    ]
+    parts = [f"**Run {run} is paused after iteration {t}.**{link}"]
+    for title, lines in (("Why:", why), ("Figures:", figures), ("Answers:", answers)):
+        if lines:  # a list has a title, without which Markdown would join it to the one before
+            parts.append("\n".join([title, "", *(f"- {line}" for line in lines)]))
+    return "\n\n".join(parts)
 
 
 def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:
@@ -80,9 +75,3 @@ def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:
 
 def _named(iteration: int) -> str:
     return f"iteration {iteration}" if iteration else "iteration 0 (the base model)"
-
-
-def _listed(title: str, lines: Iterable[str]) -> str:
-    """A list under its title, without which Markdown would join it to the one before; empty if it has no lines."""
-    items = [f"- {line}" for line in lines]
-    return "\n".join([title, "", *items]) if items else ""
