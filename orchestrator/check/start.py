@@ -1,8 +1,8 @@
 """May a run start, and with which settings? Finds everything that keeps it from being created or continued.
 
 `startable` is the one function for that: `coevo check` shows what it finds; `coevo run`, before it looks for services,
-and a flow that Prefect started, before it writes anything, refuse with it. The REST API asks for the part that it can know
-(`refusals.refuse_as_the_api_can`).
+and a flow that Prefect started, before it writes anything, refuse with it. The REST API asks for the part that it can
+know (`refusals.refuse_as_the_api_can`).
 """
 
 from __future__ import annotations
