@@ -22,7 +22,7 @@ from orchestrator.stages.train_solver import train_solver
 from orchestrator.stages.training.rounds import remove_unneeded
 from storage.errors import CheckpointError, LeaseLost
 from storage.session import Store
-from tests.orchestrator.test_stage_health import ten_items
+from tests.orchestrator.test_stage_check_health import ten_items
 from tests.synthetic_run import add_evaluations, context_of, finish
 
 SMALL = {

@@ -12,7 +12,7 @@ import pytest
 from core.settings.parsing import parse_config, read_preset
 from core.settings.provenance import settings_of
 from orchestrator import runs
-from orchestrator.check.start import RunError
+from orchestrator.check.start import RunError, check_startable
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load_benchmark
@@ -197,6 +197,19 @@ def test_a_run_is_continued_only_if_it_could_start_now(home: Home, store: Store,
         prepare(home, store, "a", "", 9, {})
     with store.read() as session:
         assert queries.runs.get_run(session, "a").config["iterations"] == 3
+
+
+def test_a_start_that_this_process_has_checked_is_not_checked_again(home: Home, store: Store, tmp_path: Path) -> None:
+    """But a run that another process creates meanwhile keeps its settings."""
+    benchmark = tmp_path / "own.jsonl"
+    benchmark.write_text(json.dumps({"id": "1", "problem": "What is 1 + 1?", "answer": "2"}))
+    settings = {"evaluation.benchmark": str(benchmark)}
+    checked = check_startable(store, "a", "demo", 0, settings)
+    benchmark.unlink()
+    assert prepare(home, store, "a", "demo", 0, settings, checked=checked) == checked
+    prepare(home, store, "b", "demo", 0, {"seed": 7})
+    with pytest.raises(StoreError, match="run b: exists with another configuration"):
+        prepare(home, store, "b", "demo", 0, settings, checked=checked)
 
 
 def test_an_iteration_can_begin_when_all_earlier_stages_are_done(home: Home, store: Store) -> None:
