@@ -216,26 +216,28 @@ def iteration(run: _RunName, t: Iterations) -> None:
         run: Name of the run.
         t: Number of the iteration; the one before must be done.
     """
-    with flow_process():
-        if is_subflow() and (given := _open_run.get()) is not None:
-            _tag(given.store, run, iteration=t)
-            _iterate(given, t)
-            return
-        with closing(open_store(home().database)) as store:
-            with artifacts.written():
-                _tag(store, run, iteration=t)
-            config = runs.stored_config(store, run)
-            with run_held(store, run), artifacts.written():
-                by_itself = Run(run, home(), store, home().services(), config)
-                _iterate(by_itself, t)
-                artifacts.figures(store, run)
-                _remove_unkept(by_itself)
+    with flow_process(), _opened(run, t) as its_run:
+        runs.check_start(its_run, t)
+        for stage in stages_of(its_run.config, t):
+            _stage_task(its_run, t, stage)
+        if not is_subflow():
+            artifacts.figures(its_run.store, run)
+            _remove_unkept(its_run)
 
 
-def _iterate(run: Run, t: int) -> None:
-    runs.check_start(run, t)
-    for stage in stages_of(run.config, t):
-        _stage_task(run, t, stage)
+@contextmanager
+def _opened(run: str, t: int) -> Iterator[Run]:
+    """The run of an iteration. One that was started by itself opens its run, and has it while the block runs."""
+    if is_subflow() and (given := _open_run.get()) is not None:
+        _tag(given.store, run, iteration=t)
+        yield given
+        return
+    with closing(open_store(home().database)) as store:
+        with artifacts.written():
+            _tag(store, run, iteration=t)
+        config = runs.stored_config(store, run)
+        with run_held(store, run), artifacts.written():
+            yield Run(run, home(), store, home().services(), config)
 
 
 def _tag(store: Store, run: str, preset: str = "", iteration: int | None = None) -> None:
