@@ -163,7 +163,9 @@ def run_once(store: Store, key: StageKey, body: Callable[[], LastWrite]) -> Resu
 
 
 def _claim(store: Store, key: StageKey, me: str) -> StageRow:
-    claim = partial(queries.ledger.claim_stage, **asdict(key), owner=me, lease_seconds=LEASE_S)
+    def claim(session: Session) -> StageRow:
+        return queries.ledger.claim_stage(session, **asdict(key), owner=me, lease_seconds=LEASE_S)
+
     try:
         with store.write() as session:
             return claim(session)
