@@ -9,13 +9,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.figures import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS, is_share
 from core.settings.provenance import differing
 from core.statistics.accuracy import Accuracy
-from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, paired_share_difference
 from core.statistics.seeds import Difference, compare_seeds, over_seeds, seed_pairs
 from core.types import CheckpointRole, Evaluated
-from services.api.figure_metrics import is_share
 from services.comparison_remarks import remarks
 from services.run_series import series
 from storage import queries

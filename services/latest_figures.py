@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.statistics.changes import ACCURACY, HELD_OUT, TEST_TIME
+from core.figures import ACCURACY, HELD_OUT, TEST_TIME
 from core.statistics.estimates import difference, paired_share_difference
 from core.statistics.standing import best_iteration, standing_iterations
 from services.run_series import Curve, ValueAt, point_of, series

@@ -9,9 +9,9 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
+from core.figures import figure_of, is_share
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
-from services.api.figure_metrics import figure_of, is_share
 from services.drift.series import OF_LABELS, STEP_METRICS
 from storage import queries
 from storage.errors import StoreError

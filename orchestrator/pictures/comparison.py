@@ -10,10 +10,10 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from core.figures import figure_of, is_share
 from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
 from orchestrator.pictures.canvas import INK, MUTED, as_file, grid
-from services.api.figure_metrics import figure_of, is_share
 from services.comparison import Comparison, Point
 from services.model_comparison import ModelComparison
 from services.run_series import Curve

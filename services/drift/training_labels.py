@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from core.figures import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.settings.config import CoEvolution
-from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
-from core.statistics.estimates import Estimate, wilson_at
+from core.statistics.estimates import Estimate, Interval, wilson_at
 from core.types import checkpoint_id
 from storage import queries
 from storage.rows import SeriesPoint, StepLabelFigures
@@ -62,7 +62,7 @@ def training_label_points(session: Session, run: str, iteration: int) -> Iterato
             steps, *metrics, max_n=math.ceil(questions * checked / questions_in_steps) if questions_in_steps else 0
         )
         if figure is not None:
-            yield SeriesPoint(iteration, name, "", oracle, figure.value, figure.lo, figure.hi, figure.n)
+            yield SeriesPoint.of(figure, iteration, name, oracle=oracle)
 
 
 def _oracle(session: Session, run: str) -> str | None:
@@ -89,4 +89,5 @@ def _pooled(steps: Sequence[Mapping[str, float]], share: str, n: str, max_n: int
         return None
     value = sum(step[share] * step[n] for step in steps if step.get(n)) / total
     count = round(total) if max_n is None else min(round(total), max_n)
-    return Estimate(value, *wilson_at(value, count, count), count) if count else None
+    interval: Interval = "count" if count == round(total) else "share"
+    return Estimate(value, *wilson_at(value, count, count), count, interval) if count else None

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from core.figures import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.settings.config import RunConfig
 from core.statistics.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
-from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.decline import fall_from
 from core.statistics.estimates import Estimate
 from core.statistics.guard import Action

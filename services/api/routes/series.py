@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from core.figures import unknown_series
 from services.api.dependencies import RunName, StoreDependency
-from services.api.figure_metrics import unknown_series
 from services.api.problems import documented, invalid
 from services.client import LARGEST_PAGE
 from storage import queries
