@@ -40,7 +40,7 @@ class Rule:
 
 
 class StepMetric(NamedTuple):
-    """What a trainer reports at each step. A figure made from it is its mean over the last steps of the training."""
+    """What a trainer reports at each step of a role's training."""
 
     role: Role
     name: str
@@ -57,7 +57,7 @@ class Figure(NamedTuple):
     n: str = "n"  # its n is the metric `coevo_{stem}_{n}`
     metric: str = ""  # the stem of its metrics, if it is not the name without `_share`
     per: str = ""  # what the unit is per
-    steps: StepMetric | None = None
+    steps: StepMetric | None = None  # what it is made from; without an interval it is the mean of the last steps
     interval: bool = True  # False: it is a maximum, or over steps, which are not independent
 
     @property
@@ -84,7 +84,8 @@ def _in_steps(
     role: Role = "solver",
     per: str = "",
 ) -> Figure:
-    """A mean over the last steps of a training; `metric` is the trainer's, by default of the same name."""
+    """A mean over the last steps of a training, which needs no other code. `metric` is the trainer's, by default of the
+    same name."""
     per = "token" if unit == "nats" else per
     return Figure(name, unit, title, text, _STEPS, per=per, steps=StepMetric(role, metric or name), interval=False)
 
@@ -189,6 +190,7 @@ _ALL: tuple[Figure, ...] = (
         "Share of right labels among those that the Solver's method made in training",
         "questions",
         n="checked",
+        steps=StepMetric("solver", "label_accuracy"),
     ),
     Figure(
         LABELLED_SHARE,
@@ -196,6 +198,7 @@ _ALL: tuple[Figure, ...] = (
         "Labelled prompts",
         "Share of the training's prompts that the Solver's method labelled",
         "questions",
+        steps=StepMetric("solver", "labelled_share"),
     ),
     Figure(
         NEGATIVE_LABEL_ACCURACY,
@@ -204,6 +207,7 @@ _ALL: tuple[Figure, ...] = (
         "Share of wrong answers among those that the Solver's method took for wrong in training",
         "questions",
         n="checked",
+        steps=StepMetric("solver", "negative_label_accuracy"),
     ),
     _in_steps(
         "positive_labels", "", "Positive labels", "Prompts of a training step that the Solver's method gave a label"

@@ -81,7 +81,7 @@ def _iteration(
     points = label_points(session, run.name, t) if stats is not None else ()
     audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
     training_labels = {
-        point.name: point.estimate for point in training_label_points(session, run.name, t) if point.estimate
+        point.name: point.estimate for point in training_label_points(session, run.name, t, config) if point.estimate
     }
     figures = (stats, labelled, audited, audits, training_labels)
     return IterationRows(t, stages, checkpoint, evaluated, validated, branch, *figures)
