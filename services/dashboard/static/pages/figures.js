@@ -3,6 +3,7 @@ import { html } from "/static/preact.js";
 import { unlessReport } from "../api.js";
 import { IterationChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
+import { FIGURES, SIGNS } from "../known_figures.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
 import { checkpointUrl, trainingUrl } from "../router.js";
 import { benchmarkAccuracy, notTested, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
@@ -30,21 +31,6 @@ const LABEL_COUNT_SERIES = [
 const ROLLOUT_ENTROPY_SERIES = [
   ["right_entropy", "right rollouts", "var(--c-kept)"],
   ["wrong_entropy", "wrong rollouts", "var(--c-challenger)"],
-];
-/** @type {[name: string, title: string, unit: string, isShare: boolean][]} */
-const SIGNALS = [
-  ["policy_entropy", "Policy entropy", "nats per token", false],
-  ["kl", "KL to the reference", "nats per token", false],
-  ["pseudo_reward", "Pseudo-reward", "", false],
-  ["majority_share", "Rollouts that agree with the majority", "", true],
-  ["right_prompt_share", "Prompts with a right rollout", "", true],
-  ["right_clusters", "Strategies of right rollouts", "per prompt", false],
-  ["wrong_clusters", "Strategies of wrong rollouts", "per prompt", false],
-  ["response_length", "Tokens per vote", "tokens", false],
-  ["vote_entropy", "Entropy of the votes", "nats", false],
-  ["unparsed_share", "Votes without an answer", "", true],
-  ["ill_posed_share", "Ill-posed questions", "", true],
-  ["duplicate_share", "Duplicates", "", true],
 ];
 
 /**
@@ -235,35 +221,33 @@ export function Rewards({ run, metrics }) {
 
 /** @param {{ seriesPoints: SeriesPoint[] }} props */
 export function Signals({ seriesPoints }) {
-  const signals = SIGNALS.map(([name, title, unit, isShare]) => {
+  const signals = SIGNS.map((name) => {
+    const { title, unit, share } = FIGURES[name];
     const lines = seriesNamed(seriesPoints, name).map(({ over, oracle, points }, i) => ({
       name: [over, oracle && `by ${humanise(oracle)}`].filter(Boolean).join(" ") || title,
       colour: ORACLE_COLOURS[i % ORACLE_COLOURS.length],
       points,
     }));
-    return { name, title, unit, isShare, lines };
+    return { name, title, unit, share, lines };
   }).filter(({ lines }) => lines.length);
-  const rows = signals.flatMap(({ title, isShare, lines }) =>
+  const rows = signals.flatMap(({ title, share, lines }) =>
     tableRows(
       lines.map((line) => ({ ...line, name: `${title}: ${line.name}` })),
-      isShare ? percent : number,
+      share ? percent : number,
     ),
   );
   return html`<${Panel} title="Signs of collapse" wide table=${{ head: TABLE_HEAD, rows }}
     about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, fewer strategies among the rollouts, and repeated questions.">
     ${signals.length === 0 && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     <div class="small-multiples">
-      ${signals.map((signal) => html`<${Signal} key=${signal.name} ...${signal} />`)}
+      ${signals.map(
+        ({ name, title, unit, share, lines }) => html`<div key=${name}>
+          <h3>${title}${unit && html` <small>${unit}</small>`}</h3>
+          <${IterationChart} lines=${lines} share=${share} unit=${unit} height=${150} label=${title} />
+        </div>`,
+      )}
     </div>
   </${Panel}>`;
-}
-
-/** @param {{ title: string, unit: string, isShare: boolean, lines: import("../charts.js").ChartLine[] }} props */
-function Signal({ title, unit, isShare, lines }) {
-  return html`<div>
-    <h3>${title}${unit && html` <small>${unit}</small>`}</h3>
-    <${IterationChart} lines=${lines} share=${isShare} unit=${unit} height=${150} label=${title} />
-  </div>`;
 }
 
 /** @param {{ run: Schemas["RunWithConfig"], stages: Stage[] }} props */
