@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from core.figures import FIGURES, RULES, SIGNS, tested_by
-from deploy.grafana.draw import with_figures
 
 ROOT = Path(__file__).parents[1]
+GRAFANA = ROOT / "deploy" / "grafana"
 
 
 def figures() -> Iterable[str]:
@@ -69,7 +70,7 @@ def module(_: str) -> str:
 # File -> its text made anew from the present one.
 MADE: dict[Path, Callable[[str], str]] = {
     ROOT / "docs" / "alerts.md": with_tables,
-    ROOT / "deploy" / "grafana" / "dashboards" / "coevo.json": with_figures,
+    GRAFANA / "dashboards" / "coevo.json": runpy.run_path(str(GRAFANA / "draw.py"))["with_figures"],
     ROOT / "services" / "dashboard" / "static" / "known_figures.js": module,
 }
 
