@@ -165,9 +165,8 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     settings = differing({arm.name: configs[next(iter(arm.results))] for arm in compared}, NOT_COMPARED)
     figures = []
     for arm in compared:
-        curves = _curves(arm.results.values(), accuracies)
-        if arm.name == arm.of:
-            curves |= _loop_curves(session, [*arm.results])
+        of_loop = _loop_curves(session, [*arm.results]) if arm.name == arm.of else {}
+        curves = _curves(arm.results.values(), accuracies) | of_loop
         unfinished = [run for run in arms[arm.of] if run not in counted[arm.of]]
         more = differences.get(arm.name, {})
         figures.append(
