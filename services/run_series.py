@@ -137,13 +137,12 @@ def figures_of(session: Session, runs: Sequence[str]) -> list[ComparedFigure]:
     """All figures that any of the runs has, first the series, in alphabetical order."""
     of_series = {name for run in runs for name in _names(session, run, False)}
     metrics = {name for run in runs for name in _names(session, run, True)} - of_series
-    return [_compared(name, name in of_series) for name in (*sorted(of_series), *sorted(metrics))]
-
-
-def _compared(name: str, by_iteration: bool) -> ComparedFigure:
-    figure = figure_of(name) if by_iteration else None
-    text, unit = (figure.text, figure.unit) if figure is not None else (f"{name}, as the trainer reports it", "")
-    return ComparedFigure(name, text, unit, by_iteration)
+    compared = []
+    for name in (*sorted(of_series), *sorted(metrics)):
+        figure = figure_of(name) if name in of_series else None
+        text, unit = (figure.text, figure.unit) if figure else (f"{name}, as the trainer reports it", "")
+        compared.append(ComparedFigure(name, text, unit, name in of_series))
+    return compared
 
 
 def labelled_curves(

@@ -82,10 +82,11 @@ def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     telling = _telling(own, differences)
     named = [*telling, *(name for name in own if name not in telling)][: max(_MOST_NAMED, len(telling))]
     more = [f"{len(own) - len(named)} more"] if len(own) > len(named) else []
-    labels = {
-        run: ", ".join([*(f"{name} = {_text(settings[name])}" for name in named if name in settings), *more]) or run
-        for run, settings in differences.items()
-    }
+    labels = {}
+    for run, settings in differences.items():
+        values = {name: settings[name] for name in named if name in settings}
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+        labels[run] = ", ".join([*(f"{name} = {text}" for name, text in texts.items()), *more]) or run
     times = Counter(labels.values())  # a setting that only some of the runs have may be what tells two groups apart
     return {run: label if times[label] == 1 else f"{label} ({run})" for run, label in labels.items()}
 
@@ -113,7 +114,3 @@ def _follows(name: str, types: Sequence[str], configs: Mapping[str, Mapping[str,
             variants.setdefault(variant, set()).add(repr(settings[name]))
     is_everywhere = all(name in flat(config) for config in configs.values())
     return (table_type in types or not is_everywhere) and all(len(values) == 1 for values in variants.values())
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

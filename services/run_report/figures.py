@@ -9,9 +9,9 @@ from dataclasses import asdict
 
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
+from core.types import Role
 from services.run_report.labels import Audit, Labels, Operations
 from services.run_report.measures import Iteration, RunMeasures, measure
-from storage.rows import StageRow
 from storage.session import Store
 
 Json = dict[str, object]
@@ -54,6 +54,9 @@ def figures(store: Store, run: str) -> Json:
     Raises `StoreError` when there is no such run.
     """
     measures = measure(store, run)
+    training: dict[Role, dict[str, list[list[int | float | None]]]] = {"challenger": {}, "solver": {}}
+    for metric in measures.training:
+        training[metric.role].setdefault(metric.name, []).append([metric.iteration, metric.step, metric.value])
     return {
         "run": measures.run.name,
         "state": measures.state.state,
@@ -62,20 +65,30 @@ def figures(store: Store, run: str) -> Json:
         "tags": measures.run.tags,
         "note": measures.run.note,
         "config": measures.config.model_dump(mode="json"),
-        "unfinished": [_stage(stage) for stage in measures.unfinished],
+        "unfinished": [
+            {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
+            for stage in measures.unfinished
+        ],
         "result": measures.result and {"t": measures.result.t, "checkpoint": measures.result.checkpoint},
         "best_iteration": measures.best,
         "last_over_best": _accuracy(measures.last_over_best),
         "iterations": [_iteration(measures, iteration) for iteration in measures.iterations],
-        "training": _training(measures),
+        "training": training,
     }
 
 
 def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
+    accuracy = iteration.accuracy
     return {
         "t": iteration.t,
         "checkpoint": iteration.checkpoint,
-        **_held_out(iteration),
+        "pass_at_1": accuracy and accuracy.pass_at_1.value,
+        "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
+        "n": accuracy and accuracy.pass_at_1.n,
+        "greedy": accuracy and accuracy.greedy.value,
+        "greedy_ci95": accuracy and [accuracy.greedy.lo, accuracy.greedy.hi],
+        "maj_at_k": accuracy and accuracy.majority.value,
+        "maj_ci95": accuracy and [accuracy.majority.lo, accuracy.majority.hi],
         "k": measures.config.evaluation.samples,
         "validation_pass_at_1": _json(iteration.validation),
         "gain_over_base": _accuracy(iteration.gain),
@@ -93,19 +106,6 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "decision": iteration.decision and asdict(iteration.decision),
         "stands": iteration.stands,
         "seconds": iteration.seconds,
-    }
-
-
-def _held_out(iteration: Iteration) -> Json:
-    accuracy = iteration.accuracy
-    return {
-        "pass_at_1": accuracy and accuracy.pass_at_1.value,
-        "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
-        "n": accuracy and accuracy.pass_at_1.n,
-        "greedy": accuracy and accuracy.greedy.value,
-        "greedy_ci95": accuracy and [accuracy.greedy.lo, accuracy.greedy.hi],
-        "maj_at_k": accuracy and accuracy.majority.value,
-        "maj_ci95": accuracy and [accuracy.majority.lo, accuracy.majority.hi],
     }
 
 
@@ -138,34 +138,18 @@ def _questions(labels: Labels | None) -> Json:
         None if p_hat is None else p_hat.value,
         _json(p_hat),
         _json(labels.uncertainty),
-        _histogram(labels),
+        {
+            "p_hat": list(labels.histogram.p_hat),
+            "counts": list(labels.histogram.counts),
+            "right": labels.histogram.right and list(labels.histogram.right),
+        },
         {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
     )
     return dict(zip(_QUESTION_FIGURES, values, strict=True))
 
 
-def _histogram(labels: Labels) -> Json:
-    histogram = labels.histogram
-    return {
-        "p_hat": list(histogram.p_hat),
-        "counts": list(histogram.counts),
-        "right": histogram.right and list(histogram.right),
-    }
-
-
 def _operations(operations: Operations) -> Json:
     return {"mean": _json(operations.mean), "counts": {str(count): n for count, n in operations.counts.items()}}
-
-
-def _training(measures: RunMeasures) -> Json:
-    roles: dict[str, dict[str, list[list[int | float | None]]]] = {"challenger": {}, "solver": {}}
-    for metric in measures.training:
-        roles[metric.role].setdefault(metric.name, []).append([metric.iteration, metric.step, metric.value])
-    return dict(roles)
-
-
-def _stage(stage: StageRow) -> Json:
-    return {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
 
 
 def _accuracy(accuracy: Accuracy | None) -> Json | None:
