@@ -40,7 +40,8 @@ const ABOUT = {
     "Over the kept questions. Oracles grade differently, so all runs are compared by the same oracle. Hollow points are estimates from p̂.",
   training_label_accuracy: "The share of right labels among those that the Solver's method made in training.",
   positive_labels: "The prompts of a training step that the Solver's method gave a label, at the end of its training.",
-  negative_labels: "The answers of a training step that the Solver's method took for wrong, at the end of its training.",
+  negative_labels:
+    "The answers of a training step that the Solver's method took for wrong, at the end of its training.",
   kept_share: "The share of the candidates that were kept.",
   policy_entropy: "In nats per token, at the end of the Solver's training.",
 };
