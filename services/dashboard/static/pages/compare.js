@@ -4,7 +4,7 @@ import { useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { humanise, number, percent } from "../format.js";
 import { FIGURES } from "../known_figures.js";
-import { configOf, Empty, Fold, Heading, Legend, Loading, Panel } from "../parts.js";
+import { configOf, Empty, Fold, Heading, Loading, Panel } from "../parts.js";
 import { navigate, runUrl, withQuery } from "../router.js";
 import { seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { isStored } from "../states.js";
@@ -258,7 +258,7 @@ function FigurePanel({ figure, runs }) {
     return [{ name: series.oracle ? `${name} by ${humanise(series.oracle)}` : name, colour, points }];
   });
   const table = { head: TABLE_HEAD, rows: tableRows(lines, share ? percent : number) };
-  const chart = html`<${IterationChart} lines=${lines} share=${share} label=${title} /><${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`;
+  const chart = html`<${IterationChart} lines=${lines} share=${share} label=${title} />`;
   return html`<${Panel} title=${title} about=${about} table=${table}>
     ${lines.length ? chart : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
   </${Panel}>`;

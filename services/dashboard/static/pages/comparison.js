@@ -3,7 +3,7 @@ import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { number, points } from "../format.js";
-import { ErrorMessage, Legend, Panel, Table } from "../parts.js";
+import { ErrorMessage, Panel, Table } from "../parts.js";
 
 /** @typedef {Schemas["ArmFigures"]} ArmFigures @typedef {Schemas["Difference"]} Difference */
 
@@ -53,7 +53,6 @@ export function ArmComparison({ names, colours }) {
     ${unfinished.length > 0 && html`<p>Not counted, since they have not ended: ${unfinished.join(", ")}</p>`}
     <h3>Greedy accuracy by iteration</h3>
     <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
-    <${Legend} items=${lines.map(({ name, colour, dash }) => [name, colour, dash !== "none"])} />
     ${
       names.length === 1 && // of runs, a table of their own is above
       differing.length > 0 &&
