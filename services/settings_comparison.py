@@ -56,12 +56,7 @@ def compare_settings(session: Session, runs: Sequence[str]) -> SettingsCompariso
         DifferingSetting(name, {run: as_json(of_run[name]) for run, of_run in differences.items() if name in of_run})
         for name in settings
     ]
-    return SettingsComparison(names, by_setting, _groups(configs))
-
-
-def _groups(configs: Mapping[str, Mapping[str, Any]]) -> list[RunGroup]:
-    """The groups in the order of their first runs."""
-    groups: list[list[str]] = []
+    groups: list[list[str]] = []  # in the order of their first runs
     for run, config in configs.items():
         for group in groups:
             if not any(differing({"": configs[group[0]], run: config}, NOT_COMPARED).values()):
@@ -70,7 +65,7 @@ def _groups(configs: Mapping[str, Mapping[str, Any]]) -> list[RunGroup]:
         else:
             groups.append([run])
     labels = _labels({group[0]: configs[group[0]] for group in groups})
-    return [RunGroup(labels[group[0]], group) for group in groups]
+    return SettingsComparison(names, by_setting, [RunGroup(labels[group[0]], group) for group in groups])
 
 
 def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
