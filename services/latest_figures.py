@@ -53,9 +53,8 @@ def latest_figures(
     compared = {} if baseline is None else {name: series(session, baseline, name, oracle) for name in names}
     figures = []
     for run, by_name in curves.items():
-        accuracy = {
-            t: figure.value for t, figure in (series(session, run, HELD_OUT) or series(session, run, TEST_TIME)).items()
-        }
+        of_solvers = series(session, run, HELD_OUT) or series(session, run, TEST_TIME)
+        accuracy = {t: figure.value for t, figure in of_solvers.items()}
         iteration_of = {row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run)}
         solvers = {t: checkpoints.get("solver") for t, checkpoints in queries.ledger.rolled_back(session, run)}
         back_to = {t: iteration_of[solver] for t, solver in solvers.items() if solver in iteration_of}

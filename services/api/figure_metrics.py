@@ -42,8 +42,11 @@ def figures(series: Mapping[str, Sequence[SeriesPoint]]) -> Iterable[Metric]:
         }
         labels = (run, point.oracle, point.over)
         for metric, (text, value) in samples.items():
-            if value is not None:
-                families.setdefault(metric, GaugeMetricFamily(metric, text, labels=_LABELS)).add_metric(labels, value)
+            if value is None:
+                continue
+            if metric not in families:
+                families[metric] = GaugeMetricFamily(metric, text, labels=_LABELS)
+            families[metric].add_metric(labels, value)
         if not point.estimated:
             iterations.add_metric((*labels, figure.stem), point.iteration)
     yield from (families[name] for name in sorted(families))
