@@ -10,26 +10,11 @@ from dataclasses import asdict
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
 from core.types import Role
-from services.run_report.labels import Audit, Labels, Operations
+from services.run_report.labels import Audit, Operations
 from services.run_report.measures import Iteration, RunMeasures, measure
 from storage.session import Store
 
 Json = dict[str, object]
-
-_QUESTION_FIGURES = (
-    "candidates",
-    "asked",
-    "kept",
-    "malformed",
-    "verdicts",
-    "ill_posed_share",
-    "ill_posed",
-    "mean_p_hat",
-    "p_hat",
-    "uncertainty",
-    "p_hat_histogram",
-    "difficulty",
-)
 
 
 def figures(store: Store, run: str) -> Json:
@@ -78,7 +63,8 @@ def figures(store: Store, run: str) -> Json:
 
 
 def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
-    accuracy = iteration.accuracy
+    accuracy, labels = iteration.accuracy, iteration.labels
+    ill_posed, p_hat = (labels.audit.ill_posed, labels.p_hat) if labels else (None, None)
     return {
         "t": iteration.t,
         "checkpoint": iteration.checkpoint,
@@ -96,7 +82,19 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "by_level": {level: estimate.value for level, estimate in iteration.by_level.items()} or None,
         "by_level_ci95": {level: _json(estimate) for level, estimate in iteration.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, iteration),
-        **_questions(iteration.labels),
+        "candidates": labels and labels.stats.candidates,
+        "asked": labels and labels.asked,
+        "kept": labels and labels.stats.kept,
+        "malformed": labels and labels.stats.malformed,
+        "verdicts": labels and dict(labels.verdicts),
+        "ill_posed_share": ill_posed and ill_posed.value,
+        "ill_posed": _json(ill_posed),
+        "mean_p_hat": p_hat and p_hat.value,
+        "p_hat": _json(p_hat),
+        "uncertainty": _json(labels.uncertainty if labels else None),
+        "p_hat_histogram": labels and {name: bars and [*bars] for name, bars in asdict(labels.histogram).items()},
+        "difficulty": labels
+        and {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
         "training_label_accuracy": _json(iteration.training_labels),
         "training_labelled_share": _json(iteration.labelled),
         "negative_label_accuracy": _json(iteration.negative_labels),
@@ -121,31 +119,6 @@ def _label_accuracy(measures: RunMeasures, iteration: Iteration) -> Json | None:
 
 def _audit(audit: Audit) -> Json:
     return {"kept": _json(audit.accuracy_kept), "all": _json(audit.accuracy_all)}
-
-
-def _questions(labels: Labels | None) -> Json:
-    if labels is None:
-        return dict.fromkeys(_QUESTION_FIGURES)
-    ill_posed, p_hat = labels.audit.ill_posed, labels.p_hat
-    values: tuple[object, ...] = (
-        labels.stats.candidates,
-        labels.asked,
-        labels.stats.kept,
-        labels.stats.malformed,
-        dict(labels.verdicts),
-        None if ill_posed is None else ill_posed.value,
-        _json(ill_posed),
-        None if p_hat is None else p_hat.value,
-        _json(p_hat),
-        _json(labels.uncertainty),
-        {
-            "p_hat": list(labels.histogram.p_hat),
-            "counts": list(labels.histogram.counts),
-            "right": labels.histogram.right and list(labels.histogram.right),
-        },
-        {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
-    )
-    return dict(zip(_QUESTION_FIGURES, values, strict=True))
 
 
 def _operations(operations: Operations) -> Json:
