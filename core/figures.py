@@ -264,6 +264,8 @@ SIGNS = (
     *("wrong_clusters", "response_length", "vote_entropy", "unparsed_share", "ill_posed_share", "duplicate_share"),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in _ALL}
+# Figure -> the metric of each step of the Solver's training that it is made from.
+SOLVER_METRICS = {figure.name: figure.steps.name for figure in _ALL if figure.steps and figure.steps.role == "solver"}
 
 # The drift rules, by the figure that they watch, which must have an interval. The sizes are chosen: a warning is a
 # change to look into, a critical alert one that spoils the next iteration. Label accuracy gets nine tenths of the rate,

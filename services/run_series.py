@@ -9,19 +9,13 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
-from core.figures import FIGURES, figure_of, is_share
+from core.figures import SOLVER_METRICS, figure_of, is_share
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
 from services.drift.series import OF_LABELS
 from storage import queries
 from storage.errors import StoreError
 
-# Series -> the metric of each step of the Solver's training that it is made from.
-_STEP_METRICS = {
-    figure.name: figure.steps.name
-    for figure in FIGURES.values()
-    if figure.steps is not None and figure.steps.role == "solver"
-}
 Curve = dict[int, Estimate]  # iteration or step -> figure
 # Series over several slices of the questions -> the slice that is compared; that of any other is all questions.
 SLICES = {"label_accuracy": "kept"}
@@ -78,10 +72,10 @@ def steps_until(session: Session, run: str) -> dict[int, int]:
 
 def _by_step(session: Session, run: str, name: str, oracle: str | None) -> Curve:
     until = steps_until(session, run)
-    stored = {} if name in _STEP_METRICS else series(session, run, name, oracle)
+    stored = {} if name in SOLVER_METRICS else series(session, run, name, oracle)
     if stored:
         return {until[t]: figure for t, figure in stored.items() if t in until}
-    metrics = queries.figures.train_metrics_of(session, run, role="solver", name=_STEP_METRICS.get(name, name))
+    metrics = queries.figures.train_metrics_of(session, run, role="solver", name=SOLVER_METRICS.get(name, name))
     return {
         until.get(metric.iteration - 1, 0) + metric.step: _exact(metric.value)
         for metric in metrics

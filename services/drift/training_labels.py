@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from core.figures import FIGURES, LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
+from core.figures import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, SOLVER_METRICS, TRAINING_LABELS
 from core.settings.config import CoEvolution, RunConfig
 from core.statistics.estimates import Estimate, Interval, wilson_at
 from core.types import checkpoint_id
@@ -22,13 +22,9 @@ from storage.rows import SeriesPoint, StepLabelFigures
 # Series -> the trainer's metrics (`trainers.rewards`): a share of each step, and the number of different questions that
 # it rests on.
 _METRICS = {
-    name: (figure.steps.name, n)
-    for name, n in (
-        (TRAINING_LABELS, "labels_checked"),
-        (LABELLED_SHARE, "truths_known"),
-        (NEGATIVE_LABEL_ACCURACY, "negatives_checked"),
-    )
-    if (figure := FIGURES[name]).steps
+    TRAINING_LABELS: (SOLVER_METRICS[TRAINING_LABELS], "labels_checked"),
+    LABELLED_SHARE: (SOLVER_METRICS[LABELLED_SHARE], "truths_known"),
+    NEGATIVE_LABEL_ACCURACY: (SOLVER_METRICS[NEGATIVE_LABEL_ACCURACY], "negatives_checked"),
 }
 
 
