@@ -288,7 +288,7 @@ RULES: dict[str, Rule] = {
 _TESTED = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
 
 
-def tested_by(rule: str) -> tuple[str, ...]:
+def figures_of_rule(rule: str) -> tuple[str, ...]:
     """The names of the figures that a rule tests."""
     return _TESTED.get(rule, (rule,))
 

@@ -10,7 +10,7 @@ import runpy
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from core.figures import FIGURES, RULES, SIGNS, tested_by
+from core.figures import FIGURES, RULES, SIGNS, figures_of_rule
 
 ROOT = Path(__file__).parents[1]
 GRAFANA = ROOT / "deploy" / "grafana"
@@ -26,7 +26,7 @@ def figures() -> Iterable[str]:
 def rules() -> Iterable[str]:
     yield from ("| rule | over | direction | warning | critical |", "|---|---|---|---|---|")
     for name, rule in RULES.items():
-        tested = ", ".join(f"`{figure}`" for figure in tested_by(name))
+        tested = ", ".join(f"`{figure}`" for figure in figures_of_rule(name))
         unit = "" if FIGURES[name].unit == "ratio" else f" {FIGURES[name].unit}"
         condition = "" if rule.usual else ", if it is among `figures`"
         sizes = f"{rule.warning:g}{unit} | {rule.critical:g}{unit}"

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from core.figures import ACCURACY, Rule, is_share, tested_by
+from core.figures import ACCURACY, Rule, figures_of_rule, is_share
 from core.settings.alerts import Alerts
 from core.statistics.estimates import Estimate, Interval, difference, t95, wilson
 
@@ -84,7 +84,7 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     """
     changes: list[Finding] = []
     for name, rule in settings.rules.items():
-        matching = [key for key in series if key.name in tested_by(name) and key.over in (rule.over, "")]
+        matching = [key for key in series if key.name in figures_of_rule(name) and key.over in (rule.over, "")]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
             changes += _changes(key, series[key], rule, rate, settings)
@@ -101,7 +101,7 @@ def untested(series: Mapping[SeriesKey, Sequence[Point]], iteration: int, settin
         for key, points in series.items():
             figures = {point.iteration: figure for point in points if (figure := _figure(point)) is not None}
             before = _pooled([figure for t, figure in figures.items() if t < iteration][-settings.window :])
-            is_tested = key.name in tested_by(name) and key.over in (rule.over, "")
+            is_tested = key.name in figures_of_rule(name) and key.over in (rule.over, "")
             if is_tested and iteration in figures and before is not None:
                 least = min(figures[iteration].n, before.n)
                 few |= {key: least} if least < settings.min_n else {}

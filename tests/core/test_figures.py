@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.figures import FIGURES, RULES, SIGNS, figure_of, is_share, tested_by, unknown_series
+from core.figures import FIGURES, RULES, SIGNS, figure_of, figures_of_rule, is_share, unknown_series
 
 _SCRIPT = Path(__file__).parents[2] / "docs" / "list_figures.py"
 MADE: dict[Path, Callable[[str], str]] = runpy.run_path(str(_SCRIPT))["MADE"]
@@ -21,7 +21,7 @@ def test_what_is_made_from_the_registry_is_up_to_date(file: Path) -> None:
 
 
 def test_rules_watch_figures_that_have_an_interval_and_no_figure_twice() -> None:
-    tested = [name for rule in RULES for name in tested_by(rule)]
+    tested = [name for rule in RULES for name in figures_of_rule(rule)]
     assert len(tested) == len(set(tested))
     assert all(FIGURES[name].interval for name in tested)
     assert all(rule.warning < rule.critical for rule in RULES.values())
