@@ -184,7 +184,7 @@ def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
     for package in ("core", "storage", "services", "trainers", "orchestrator", "deploy", "docs"):
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     changes = (
-        ("core/figures.py", "\n)\n# The signs of", f"\n{example['figures.py']})\n# The signs of"),
+        ("core/figures.py", "\n)\n# The signs of", f"\n    {example['figures.py'].rstrip()},\n)\n# The signs of"),
         ("services/drift/series.py", "# Stage -> the functions", f"{example['series.py']}\n\n# Stage -> the functions"),
         ("services/drift/series.py", '    "label_questions": (_vote_points, _candidate_points),\n', example["_AFTER"]),
     )
@@ -195,9 +195,11 @@ def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1", "COEVO_HOME": str(tmp_path)}
 
     def run_in_copy(*command: str) -> str:
-        return subprocess.run(
-            [sys.executable, *command], env=environment, cwd=copy, check=True, capture_output=True, text=True
-        ).stdout
+        done = subprocess.run(
+            [sys.executable, *command], env=environment, cwd=copy, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
 
     series = ("show", "series", "demo", "--name", "answers", "--refresh", "--json")
     points = json.loads(run_in_copy("-m", "orchestrator.cli", *series))
