@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.figures import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS, is_share
 from core.settings.provenance import differing
 from core.statistics.accuracy import Accuracy
-from core.statistics.changes import NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.estimates import Estimate, paired_share_difference
 from core.statistics.seeds import Difference, compare_seeds, over_seeds, seed_pairs
 from core.types import CheckpointRole, Evaluated
-from services.api.figure_metrics import is_share
 from services.comparison_remarks import remarks
 from services.run_series import series
 from storage import queries
@@ -97,6 +96,16 @@ Results = Mapping[int, str]  # of the Solvers of a run: iteration -> id of the e
 _ROLES: tuple[CheckpointRole, ...] = ("solver", "labelled")  # that are compared
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An arm, or its Solvers that were trained on labelled data apart from the loop; `of` is the arm itself."""
+
+    name: str
+    of: str
+    results: Mapping[str, Results]  # by run
+    last: int  # the last iteration after which all runs have been evaluated
+
+
 def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) -> Comparison:
     """Compare arms, each given as its runs in the order of their seeds.
 
@@ -111,85 +120,67 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
     benchmark = benchmarks.pop()
     counted = {arm: counted_runs(session, runs) for arm, runs in arms.items()}
     evaluations = {run: _evaluations(session, run, benchmark) for runs in counted.values() for run in runs}
-    accuracies = _accuracies(session, evaluations.values())
-    results = _by_arm(counted, evaluations, accuracies)
-    common = {arm: set.intersection(*map(set, of_runs.values())) for arm, of_runs in results.items()}
-    left_out = {arm: f"none of its runs has been evaluated on {benchmark} yet" for arm in arms if arm not in results}
-    for arm, iterations in common.items():
-        if not iterations:
-            del results[arm]
-            left_out[arm] = f"its runs have been evaluated on {benchmark}, but after no iteration in common"
-    if baseline in left_out:
-        raise StoreError(f"baseline {baseline}: it cannot be compared, since {left_out[baseline]}")
-    last = {arm: max(common[arm]) for arm in results}
-    final = {
-        arm: [(int(configs[run]["seed"]), _answered(session, of_run[last[arm]])) for run, of_run in of_runs.items()]
-        for arm, of_runs in results.items()
+    # Summed in the database, because a curve needs no single question.
+    keys = [key for of_run in evaluations.values() for of_role in of_run.values() for key in of_role.values()]
+    sums = queries.evaluations.sums_by_id(session, keys)
+    accuracies = {key: row.accuracy for key, row in sums.items() if row.accuracy is not None}
+
+    compared: list[_Compared] = []
+    not_evaluated, nothing_in_common = list[str](), list[str]()
+    for of, runs in counted.items():
+        for role in _ROLES:
+            name = of if role == "solver" else f"{of}/{role}"
+            results: dict[str, Results] = {}
+            for run in runs:
+                of_run = {t: key for t, key in evaluations[run].get(role, {}).items() if key in accuracies}
+                results |= {run: of_run} if of_run else {}
+            common = set.intersection(*map(set, results.values())) if results else set[int]()
+            if common:
+                compared.append(_Compared(name, of, results, max(common)))
+            elif results:
+                nothing_in_common.append(name)
+            elif role == "solver":
+                not_evaluated.append(name)
+    left_out = {
+        f"none of its runs has been evaluated on {benchmark} yet": not_evaluated,
+        f"its runs have been evaluated on {benchmark}, but after no iteration in common": nothing_in_common,
     }
-    questions = sorted(set.intersection(*(set(result) for runs in final.values() for _, result in runs)))
+    for reason, names in left_out.items():
+        if baseline in names:
+            raise StoreError(f"baseline {baseline}: it cannot be compared, since {reason}")
+
+    final: dict[str, list[_Answers]] = {}  # after the last iteration of each arm
+    for arm in compared:
+        final[arm.name] = []
+        for run, evaluated in arm.results.items():
+            answers = queries.evaluations.results_of(session, evaluated[arm.last])
+            final[arm.name].append((int(configs[run]["seed"]), {answer.item_id: answer for answer in answers}))
+    answered = [set(answers) for of_arm in final.values() for _, answers in of_arm]
+    questions = sorted(set.intersection(*answered))
     differences = {
-        arm: _differences(final[baseline], runs, questions)
-        for arm, runs in final.items()
-        if arm != baseline and questions
+        name: {figure: _difference(final[baseline], of_arm, questions, figure) for figure in SCORES}
+        for name, of_arm in final.items()
+        if name != baseline and questions
     }
-    seeds = {arm: [seed for seed, _ in runs] for arm, runs in final.items()}
-    settings = differing({arm: configs[next(iter(of_runs))] for arm, of_runs in results.items()}, NOT_COMPARED)
-    return Comparison(
-        benchmark,
-        len(questions),
-        baseline,
-        [
-            ArmFigures(
-                arm,
-                [*of_runs],
-                [run for run in arms[_loop(arm)] if run not in counted[_loop(arm)]],
-                last[arm],
-                settings[arm],
-                _curves(of_runs.values(), accuracies) | (_loop_curves(session, [*of_runs]) if arm in arms else {}),
-                differences.get(arm, {}),
-            )
-            for arm, of_runs in results.items()
-        ],
-        [
-            *remarks(baseline, seeds, differences),
-            *(
-                f"{', '.join(arm for arm, other in left_out.items() if other == reason)}: left out, since {reason}."
-                for reason in dict.fromkeys(left_out.values())
-            ),
-        ],
-    )
-
-
-def _loop(arm: str) -> str:
-    """The arm that an arm or its branch belongs to."""
-    return arm.partition("/")[0]
+    settings = differing({arm.name: configs[next(iter(arm.results))] for arm in compared}, NOT_COMPARED)
+    figures = []
+    for arm in compared:
+        of_loop = _loop_curves(session, [*arm.results]) if arm.name == arm.of else {}
+        curves = _curves(arm.results.values(), accuracies) | of_loop
+        unfinished = [run for run in arms[arm.of] if run not in counted[arm.of]]
+        more = differences.get(arm.name, {})
+        figures.append(
+            ArmFigures(arm.name, [*arm.results], unfinished, arm.last, settings[arm.name], curves, differences=more)
+        )
+    seeds = {name: [seed for seed, _ in of_arm] for name, of_arm in final.items()}
+    notes = [*remarks(baseline, seeds, differences)]
+    notes += [f"{', '.join(names)}: left out, since {reason}." for reason, names in left_out.items() if names]
+    return Comparison(benchmark, len(questions), baseline, figures, notes)
 
 
 def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
     """The runs of an arm that have ended, or all as long as none has."""
     return [run for run in runs if queries.runs.get_run(session, run).status in ENDED] or [*runs]
-
-
-def _by_arm(
-    arms: Mapping[str, Sequence[str]],
-    evaluations: Mapping[str, Mapping[CheckpointRole, Results]],
-    known: Collection[str],
-) -> dict[str, dict[str, Results]]:
-    """Arm -> run -> its results; first an arm's Solvers of the loop, then those that were trained on labelled data.
-
-    Evaluations that are not `known`, and runs and arms without results, are left out.
-    """
-    results = {
-        run: {role: {t: key for t, key in of_role.items() if key in known} for role, of_role in of_run.items()}
-        for run, of_run in evaluations.items()
-    }
-    by_arm: dict[str, dict[str, Results]] = {}
-    for arm, runs in arms.items():
-        for role in _ROLES:
-            of_runs: dict[str, Results] = {run: results[run][role] for run in runs if results[run].get(role)}
-            if of_runs:
-                by_arm[arm if role == "solver" else f"{arm}/{role}"] = of_runs
-    return by_arm
 
 
 def config_of(session: Session, run: str) -> dict[str, Any]:
@@ -207,17 +198,6 @@ def _evaluations(session: Session, run: str, benchmark: str) -> dict[CheckpointR
             role: CheckpointRole = "solver" if checkpoint.role == "base" else checkpoint.role
             evaluations.setdefault(role, {})[checkpoint.iteration] = row.id
     return evaluations
-
-
-def _accuracies(session: Session, evaluations: Iterable[Mapping[CheckpointRole, Results]]) -> dict[str, Accuracy]:
-    """The accuracy in each of the evaluations, summed in the database: a curve needs no single question."""
-    keys = [key for of_run in evaluations for of_role in of_run.values() for key in of_role.values()]
-    sums = queries.evaluations.sums_by_id(session, keys)
-    return {key: row.accuracy for key, row in sums.items() if row.accuracy is not None}
-
-
-def _answered(session: Session, evaluation: str) -> dict[str, Evaluated]:
-    return {result.item_id: result for result in queries.evaluations.results_of(session, evaluation)}
 
 
 def _curves(results: Collection[Results], accuracies: Mapping[str, Accuracy]) -> dict[str, list[Point]]:
@@ -249,37 +229,40 @@ def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool, grain
     return points
 
 
-_Final = Sequence[tuple[int, Mapping[str, Evaluated]]]  # seed and results of each run of an arm
-
-
-def _differences(baseline: _Final, arm: _Final, questions: Sequence[str]) -> dict[str, Difference]:
-    """How much higher the figures of `arm` are, on questions that all runs have answered."""
-    return {name: _difference(baseline, arm, questions, score, name) for name, score in SCORES.items()}
+_Answers = tuple[int, Mapping[str, Evaluated]]  # of a run: its seed, and question -> result
 
 
 def _difference(
-    baseline: _Final, arm: _Final, questions: Sequence[str], score: Callable[[Evaluated], float], name: str
+    baseline: Sequence[_Answers], arm: Sequence[_Answers], questions: Sequence[str], name: str
 ) -> Difference:
-    scores = [[[score(result[question]) for question in questions] for _, result in runs] for runs in (baseline, arm)]
+    """How much higher a figure of `arm` is, on questions that all runs have answered; there is at least one."""
+    score = SCORES[name]
     before, after = (
-        [(seed, fmean(values)) for (seed, _), values in zip(runs, of_arm, strict=True)]
-        for runs, of_arm in zip((baseline, arm), scores, strict=True)
+        [(seed, [score(answers[question]) for question in questions]) for seed, answers in runs]
+        for runs in (baseline, arm)
     )
-    pairs = seed_pairs(before, after)
+    pairs = seed_pairs(_means(before), _means(after))
     if pairs:  # then only the runs that are paired count, so that all figures are of the same runs
-        before, after = ([runs[pair[side]] for pair in pairs] for side, runs in enumerate((before, after)))
-        scores = [[of_arm[pair[side]] for pair in pairs] for side, of_arm in enumerate(scores)]
-    by_question = [[fmean(values) for values in zip(*of_arm, strict=True)] for of_arm in scores]
+        before, after = [before[theirs] for theirs, _ in pairs], [after[ours] for _, ours in pairs]
+    by_question = [
+        [fmean(values) for values in zip(*(scores for _, scores in runs), strict=True)] for runs in (before, after)
+    ]
     over_questions = paired_share_difference(*by_question)
     if over_questions is None:
         raise ValueError("questions: expected at least one")
     samples = max(1, baseline[0][1][questions[0]].samples) if name == "pass_at_1" else 1
+    means_before, means_after = _means(before), _means(after)
     return Difference(
         over_questions.value,
-        compare_seeds(before, after, 1 / (samples * len(questions))),
+        compare_seeds(means_before, means_after, 1 / (samples * len(questions))),
         over_questions,
-        [ours - theirs for (_, theirs), (_, ours) in zip(before, after, strict=True)] if pairs else [],
+        [ours - theirs for (_, theirs), (_, ours) in zip(means_before, means_after, strict=True)] if pairs else [],
     )
+
+
+def _means(runs: Sequence[tuple[int, Sequence[float]]]) -> list[tuple[int, float]]:
+    """Seed and mean of each run."""
+    return [(seed, fmean(scores)) for seed, scores in runs]
 
 
 def arms_named(session: Session, names: Sequence[str]) -> tuple[dict[str, list[str]], str]:

@@ -32,7 +32,6 @@ from core.types import (
 from services.drift.series import accuracies
 from storage import queries
 from storage.errors import NotThere, StoreError
-from storage.queries.evaluations import EvaluationSums
 from storage.queries.runs import RUN_NAME
 from storage.rows import EvaluationRow
 from storage.texts import evaluation_path, read_texts
@@ -144,12 +143,12 @@ class Record:
 def with_accuracy(session: Session, rows: Sequence[EvaluationRow]) -> list[ListedEvaluation]:
     """The same evaluations with their accuracy."""
     sums = queries.evaluations.sums_by_id(session, [row.id for row in rows])
-    return [_listed(row, sums.get(row.id)) for row in rows]
-
-
-def _listed(row: EvaluationRow, sums: EvaluationSums | None) -> ListedEvaluation:
-    figures = (sums.pass_at_1, sums.greedy, sums.majority) if sums else (None, None, None)
-    return ListedEvaluation(*(getattr(row, field.name) for field in fields(row)), *figures)
+    listed = []
+    for row in rows:
+        found = sums.get(row.id)
+        figures = (found.pass_at_1, found.greedy, found.majority) if found else (None, None, None)
+        listed.append(ListedEvaluation(*(getattr(row, field.name) for field in fields(row)), *figures))
+    return listed
 
 
 def figures_of(session: Session, key: str) -> EvaluationFigures | None:
@@ -168,6 +167,9 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         return mean_share([fmean(map(holds, group)) for group in groups])
 
     subjects = {item.id: item.subject for item in items_of(session, row)}
+    verdicts: dict[str, dict[tuple[str, int], OracleVerdict]] = {}
+    for judgement in queries.evaluations.judged_of(session, key):
+        verdicts.setdefault(judgement.judge, {})[judgement.item_id, judgement.sample_index] = judgement.verdict
     return EvaluationFigures(
         evaluation=row,
         questions=len(results),
@@ -184,17 +186,8 @@ def figures_of(session: Session, key: str) -> EvaluationFigures | None:
         by_level=pass_at_1_by_level(results),
         by_subject=pass_at_1_by_level([replace(result, level=subjects.get(result.item_id)) for result in results]),
         by_majority_share=by_consistency(tallies) if sampled else [],
-        rechecks=_rechecks(session, key, results, answers),
+        rechecks=[recheck_of(judge, results, answers, verdicts[judge]) for judge in sorted(verdicts)],
     )
-
-
-def _rechecks(
-    session: Session, key: str, results: Sequence[Evaluated], answers: Sequence[EvaluatedAnswer]
-) -> list[Recheck]:
-    verdicts: dict[str, dict[tuple[str, int], OracleVerdict]] = {}
-    for judgement in queries.evaluations.judged_of(session, key):
-        verdicts.setdefault(judgement.judge, {})[judgement.item_id, judgement.sample_index] = judgement.verdict
-    return [recheck_of(judge, results, answers, verdicts[judge]) for judge in sorted(verdicts)]
 
 
 def tally_of(answers: Sequence[EvaluatedAnswer]) -> Tally:

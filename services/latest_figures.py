@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from core.statistics.changes import ACCURACY, HELD_OUT, TEST_TIME
+from core.figures import ACCURACY, HELD_OUT, TEST_TIME
 from core.statistics.estimates import difference, paired_share_difference
 from core.statistics.standing import best_iteration, standing_iterations
 from services.run_series import Curve, ValueAt, point_of, series
@@ -53,7 +53,12 @@ def latest_figures(
     compared = {} if baseline is None else {name: series(session, baseline, name, oracle) for name in names}
     figures = []
     for run, by_name in curves.items():
-        best = _best_iteration(session, run)
+        of_solvers = series(session, run, HELD_OUT) or series(session, run, TEST_TIME)
+        accuracy = {t: figure.value for t, figure in of_solvers.items()}
+        iteration_of = {row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run)}
+        solvers = {t: checkpoints.get("solver") for t, checkpoints in queries.ledger.rolled_back(session, run)}
+        back_to = {t: iteration_of[solver] for t, solver in solvers.items() if solver in iteration_of}
+        best = best_iteration(accuracy, standing_iterations(max([0, *accuracy, *back_to]), back_to))
         others = {} if run == baseline else compared
         of_run = [
             LatestFigure(
@@ -69,15 +74,6 @@ def latest_figures(
         ]
         figures.append(LatestFigures(run, best, of_run))
     return figures
-
-
-def _best_iteration(session: Session, run: str) -> int | None:
-    curve = series(session, run, HELD_OUT) or series(session, run, TEST_TIME)
-    iteration_of = {row.id: row.iteration for row in queries.checkpoints.checkpoints_of(session, run)}
-    solvers = {t: checkpoints.get("solver") for t, checkpoints in queries.ledger.rolled_back(session, run)}
-    back_to = {t: iteration_of[solver] for t, solver in solvers.items() if solver in iteration_of}
-    accuracy = {t: figure.value for t, figure in curve.items()}
-    return best_iteration(accuracy, standing_iterations(max([0, *accuracy, *back_to]), back_to))
 
 
 def _difference(session: Session, name: str, now: tuple[str, Curve], baseline: tuple[str, Curve]) -> ValueAt:

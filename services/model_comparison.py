@@ -178,7 +178,8 @@ def _compared(
         model: {
             _conditions(row): row
             for row in queries.evaluations.finished_on(session, key, name)
-            if _has_manifest(row) and protocol in (None, _protocol(row))
+            # Where it is known what was asked; `coevo show matrix` stores none of it.
+            if {"benchmark", "decoding", "prompt"} <= row.manifest.keys() and protocol in (None, _protocol(row))
         }
         for model, key in stored.items()
     }
@@ -195,11 +196,6 @@ def _compared(
     best = max(candidates, key=lambda row: (_protocol(row).samples, _questions(row), row.created_at))
     keys = {model: rows[_conditions(best)].id for model, rows in evaluated.items()}
     return ComparedBenchmark(name, _questions(best), _protocol(best), keys)
-
-
-def _has_manifest(row: EvaluationRow) -> bool:
-    """Whether it is known what was asked; `coevo show matrix` stores none of it."""
-    return {"benchmark", "decoding", "prompt"} <= row.manifest.keys()
 
 
 def _questions(row: EvaluationRow) -> int:

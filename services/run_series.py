@@ -9,10 +9,10 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
+from core.figures import SOLVER_METRICS, figure_of, is_share
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
-from services.api.figure_metrics import figure_of, is_share
-from services.drift.series import OF_LABELS, STEP_METRICS
+from services.drift.series import OF_LABELS
 from storage import queries
 from storage.errors import StoreError
 
@@ -72,10 +72,10 @@ def steps_until(session: Session, run: str) -> dict[int, int]:
 
 def _by_step(session: Session, run: str, name: str, oracle: str | None) -> Curve:
     until = steps_until(session, run)
-    stored = {} if name in STEP_METRICS else series(session, run, name, oracle)
+    stored = {} if name in SOLVER_METRICS else series(session, run, name, oracle)
     if stored:
         return {until[t]: figure for t, figure in stored.items() if t in until}
-    metrics = queries.figures.train_metrics_of(session, run, role="solver", name=STEP_METRICS.get(name, name))
+    metrics = queries.figures.train_metrics_of(session, run, role="solver", name=SOLVER_METRICS.get(name, name))
     return {
         until.get(metric.iteration - 1, 0) + metric.step: _exact(metric.value)
         for metric in metrics
@@ -131,13 +131,12 @@ def figures_of(session: Session, runs: Sequence[str]) -> list[ComparedFigure]:
     """All figures that any of the runs has, first the series, in alphabetical order."""
     of_series = {name for run in runs for name in _names(session, run, False)}
     metrics = {name for run in runs for name in _names(session, run, True)} - of_series
-    return [_compared(name, name in of_series) for name in (*sorted(of_series), *sorted(metrics))]
-
-
-def _compared(name: str, by_iteration: bool) -> ComparedFigure:
-    figure = figure_of(name) if by_iteration else None
-    text, unit = (figure.text, figure.unit) if figure is not None else (f"{name}, as the trainer reports it", "")
-    return ComparedFigure(name, text, unit, by_iteration)
+    compared = []
+    for name in (*sorted(of_series), *sorted(metrics)):
+        figure = figure_of(name) if name in of_series else None
+        text, unit = (figure.text, figure.unit) if figure else (f"{name}, as the trainer reports it", "")
+        compared.append(ComparedFigure(name, text, unit, name in of_series))
+    return compared
 
 
 def labelled_curves(

@@ -56,12 +56,7 @@ def compare_settings(session: Session, runs: Sequence[str]) -> SettingsCompariso
         DifferingSetting(name, {run: as_json(of_run[name]) for run, of_run in differences.items() if name in of_run})
         for name in settings
     ]
-    return SettingsComparison(names, by_setting, _groups(configs))
-
-
-def _groups(configs: Mapping[str, Mapping[str, Any]]) -> list[RunGroup]:
-    """The groups in the order of their first runs."""
-    groups: list[list[str]] = []
+    groups: list[list[str]] = []  # in the order of their first runs
     for run, config in configs.items():
         for group in groups:
             if not any(differing({"": configs[group[0]], run: config}, NOT_COMPARED).values()):
@@ -70,7 +65,7 @@ def _groups(configs: Mapping[str, Mapping[str, Any]]) -> list[RunGroup]:
         else:
             groups.append([run])
     labels = _labels({group[0]: configs[group[0]] for group in groups})
-    return [RunGroup(labels[group[0]], group) for group in groups]
+    return SettingsComparison(names, by_setting, [RunGroup(labels[group[0]], group) for group in groups])
 
 
 def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -82,10 +77,11 @@ def _labels(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     telling = _telling(own, differences)
     named = [*telling, *(name for name in own if name not in telling)][: max(_MOST_NAMED, len(telling))]
     more = [f"{len(own) - len(named)} more"] if len(own) > len(named) else []
-    labels = {
-        run: ", ".join([*(f"{name} = {_text(settings[name])}" for name in named if name in settings), *more]) or run
-        for run, settings in differences.items()
-    }
+    labels = {}
+    for run, settings in differences.items():
+        values = {name: settings[name] for name in named if name in settings}
+        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+        labels[run] = ", ".join([*(f"{name} = {text}" for name, text in texts.items()), *more]) or run
     times = Counter(labels.values())  # a setting that only some of the runs have may be what tells two groups apart
     return {run: label if times[label] == 1 else f"{label} ({run})" for run, label in labels.items()}
 
@@ -113,7 +109,3 @@ def _follows(name: str, types: Sequence[str], configs: Mapping[str, Mapping[str,
             variants.setdefault(variant, set()).add(repr(settings[name]))
     is_everywhere = all(name in flat(config) for config in configs.values())
     return (table_type in types or not is_everywhere) and all(len(values) == 1 for values in variants.values())
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -30,7 +30,7 @@ from tests.synthetic_run import context_of, fill_run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"^`([\w.]+)`[^\n]*:\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^`([\w.]+)`(?:[^\n]+\n)*?[^\n]*:\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
 SECTIONS = {
     section.partition("\n")[0]: dict(NAMED.findall(section))
     for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
@@ -176,6 +176,56 @@ def test_your_reward(folder: Path) -> None:
     assert parent["advantages"] == pytest.approx([*(0.5, 0.5, 0.5, -1.5)], abs=1e-5)
     assert "can start" in run(folder, "check", "preset.toml")
     assert "confident" in json.loads(run(folder, "methods", "list", "--json"))
+
+
+def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
+    """The example is built in a copy of the repository, from which every view of a figure then has it."""
+    copy, example = tmp_path / "copy", SECTIONS["Add a figure"]
+    for package in ("core", "storage", "services", "trainers", "orchestrator", "deploy", "docs"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    changes = (
+        ("core/figures.py", "\n)\n# The signs of", f"\n    {example['figures.py'].rstrip()},\n)\n# The signs of"),
+        ("services/drift/series.py", "# Stage -> the functions", f"{example['series.py']}\n\n# Stage -> the functions"),
+        ("services/drift/series.py", '    "label_questions": (_vote_points, _candidate_points),\n', example["_AFTER"]),
+    )
+    for file, old, new in changes:
+        assert (copy / file).read_text().count(old) == 1
+        (copy / file).write_text((copy / file).read_text().replace(old, new))
+    fill_run(sqlite, "demo", per_level=1)
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1", "COEVO_HOME": str(tmp_path)}
+
+    def run_in_copy(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *command], env=environment, cwd=copy, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    series = ("show", "series", "demo", "--name", "answers", "--refresh", "--json")
+    points = json.loads(run_in_copy("-m", "orchestrator.cli", *series))
+    assert [(point["iteration"], point["over"], point["interval"]) for point in points] == [
+        (t, "all", "mean") for t in (1, 2, 3)
+    ]
+    assert all(1 <= point["lo"] <= point["value"] <= point["hi"] for point in points)
+    scrape = (
+        "from prometheus_client import CollectorRegistry, generate_latest; from pathlib import Path;"
+        "from fastapi.testclient import TestClient; from services.api.app import create_app;"
+        "from storage.session import open_store;"
+        f"api = create_app(open_store('sqlite:///{tmp_path}/coevo.db'), Path('{tmp_path}'), ask_for_keys=False);"
+        "client = TestClient(api, base_url='http://localhost'); print(client.get('/metrics').text);"
+        "print(client.get('/api/v1/comparison/figures?run=demo').text)"
+    )
+    shown = run_in_copy("-c", scrape)
+    assert 'coevo_answers{oracle="",run="demo",slice="all"}' in shown
+    assert "Mean number of different answers to a question" in shown.partition("[{")[2]
+    run_in_copy("docs/list_figures.py")
+    for file in (
+        "docs/alerts.md",
+        "deploy/grafana/dashboards/coevo.json",
+        "services/dashboard/static/known_figures.js",
+    ):
+        assert "answers" in (copy / file).read_text()
+        assert (copy / file).read_text().count("\n") > (ROOT / file).read_text().count("\n")
 
 
 def run(folder: Path, *command: str) -> str:

@@ -3,57 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
+from core.figures import RULES, Rule
 from core.settings.bounds import Part, Positive
 
-# The figures that can be tested for a change, which are those with an interval.
-Tested = Literal[
-    "label_accuracy",
-    "ill_posed_share",
-    "p_hat",
-    "vote_entropy",
-    "unparsed_share",
-    "truncated_share",
-    "kept_share",
-    "duplicate_share",
-    "malformed_share",
-    "response_length",
-    "held_out",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A test of one series. A change raises an alert if it is significant and at least as large as `warning`."""
-
-    over: Literal["kept", "all", ""]  # the questions that the series is over
-    direction: Literal["down", "up", "either"]
-    warning: float  # the smallest change that raises an alert, in the unit of the series
-    critical: float  # the smallest change that raises a critical alert
-    weight: float = 1.0  # of the false-alarm rate, relative to the weights of the other rules
-
-
-# The sizes are chosen: a warning is a change to look into, a critical alert one that spoils the next iteration.
-# Label accuracy gets nine tenths of the rate, because it is audited on hundreds of questions; the others test all.
-RULES: dict[Tested, Rule] = {
-    "label_accuracy": Rule("kept", "down", warning=0.05, critical=0.1, weight=81),
-    "ill_posed_share": Rule("all", "up", warning=0.05, critical=0.15),
-    "p_hat": Rule("all", "either", warning=0.1, critical=0.25),
-    "vote_entropy": Rule("all", "down", warning=0.1, critical=0.3),  # nats
-    "unparsed_share": Rule("all", "up", warning=0.05, critical=0.15),
-    "truncated_share": Rule("all", "up", warning=0.05, critical=0.15),
-    "kept_share": Rule("all", "down", warning=0.1, critical=0.25),
-    "duplicate_share": Rule("all", "up", warning=0.1, critical=0.3),
-    "malformed_share": Rule("all", "up", warning=0.1, critical=0.3),
-    "response_length": Rule("all", "either", warning=100, critical=500),  # tokens
-    "held_out": Rule("", "down", warning=0.03, critical=0.1),
-}
-# How many tokens matter depends on the token limit of the run, so that this one must be asked for.
-_USUAL = tuple(name for name in RULES if name != "response_length")
+# The name of a figure that has a rule.
+if TYPE_CHECKING:
+    Tested = str
+else:
+    Tested = Literal[tuple(RULES)]
 
 
 class Alerts(Part):
@@ -66,7 +27,7 @@ class Alerts(Part):
     """
 
     rate: float = Field(0.05, gt=0, lt=1)
-    figures: tuple[Tested, ...] = _USUAL  # those that are tested
+    figures: tuple[Tested, ...] = tuple(name for name, rule in RULES.items() if rule.usual)  # those that are tested
     min_n: Positive = 100  # needed both in the iteration and in those it is compared with, or nothing is tested
 
     iterations: ClassVar[int] = 10  # for which the rate holds; R-Zero's runs have three to five
@@ -80,6 +41,6 @@ class Alerts(Part):
     collapse_kl: ClassVar[float] = 0.15
 
     @property
-    def rules(self) -> dict[Tested, Rule]:
+    def rules(self) -> dict[str, Rule]:
         """The rules of the figures that are tested."""
         return {name: RULES[name] for name in self.figures}

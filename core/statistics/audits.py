@@ -147,7 +147,7 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
     mean = math.fsum(weight * p for weight, p in zip(weights, shrunk, strict=True))
     spread = mean * (1 - mean)
     lo, hi = wilson_at(value, spread / (variance + spread / total), n)
-    return Estimate(value, lo, hi, n)
+    return Estimate(value, lo, hi, n, "count" if len(parts) == 1 or n == total else "share")
 
 
 def n_text(accuracy: Estimate) -> str:

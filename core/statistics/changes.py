@@ -27,23 +27,10 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from core.settings.alerts import Alerts, Rule, Tested
-from core.statistics.estimates import Estimate, difference, t95, wilson
+from core.figures import ACCURACY, Rule, figures_of_rule, is_share
+from core.settings.alerts import Alerts
+from core.statistics.estimates import Estimate, Interval, difference, t95, wilson
 
-# The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
-# it trains on those very questions. A run has one of the two, and the rule HELD_OUT tests it.
-HELD_OUT, TEST_TIME = "held_out", "test_time"
-ACCURACY = (HELD_OUT, TEST_TIME)
-# The accuracy of the labels that the Solver learns from. LABELS: of those that were made before its training, by slice.
-# TRAINING_LABELS: of those that its method makes while it trains. The rule LABELS tests both.
-LABELS, TRAINING_LABELS = "label_accuracy", "training_label_accuracy"
-# The share of the training's prompts that got a label, and the share of SCRL's negative labels that are wrong answers.
-LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY = "training_labelled_share", "negative_label_accuracy"
-
-# rule -> the series that it tests; a rule that is not listed tests the series of its own name
-_TESTED: Mapping[str, tuple[str, ...]] = {HELD_OUT: ACCURACY, LABELS: (LABELS, TRAINING_LABELS)}
-
-_MEANS = frozenset({"vote_entropy", "response_length"})  # every other tested series is a share
 _STATES = 200  # of the CUSUM's Markov chain
 
 
@@ -57,13 +44,14 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The figure of a series in one iteration, with its 95% interval if it has one."""
+    """The figure of a series in one iteration, with its 95% interval if it has one, and what kind of interval it is."""
 
     iteration: int
     value: float
     lo: float | None
     hi: float | None
     n: int
+    interval: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +84,7 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     """
     changes: list[Finding] = []
     for name, rule in settings.rules.items():
-        names = _TESTED.get(name, (name,))
-        matching = [key for key in series if key.name in names and key.over in (rule.over, "")]
+        matching = [key for key in series if key.name in figures_of_rule(name) and key.over in (rule.over, "")]
         for key in matching:
             rate = _rate_of(name, settings) / len(matching)
             changes += _changes(key, series[key], rule, rate, settings)
@@ -114,7 +101,7 @@ def untested(series: Mapping[SeriesKey, Sequence[Point]], iteration: int, settin
         for key, points in series.items():
             figures = {point.iteration: figure for point in points if (figure := _figure(point)) is not None}
             before = _pooled([figure for t, figure in figures.items() if t < iteration][-settings.window :])
-            is_tested = key.name in _TESTED.get(name, (name,)) and key.over in (rule.over, "")
+            is_tested = key.name in figures_of_rule(name) and key.over in (rule.over, "")
             if is_tested and iteration in figures and before is not None:
                 least = min(figures[iteration].n, before.n)
                 few |= {key: least} if least < settings.min_n else {}
@@ -128,7 +115,7 @@ def described(key: SeriesKey) -> str:
     return f"{key.name.replace('_', ' ')}{over}{oracle}"
 
 
-def _rate_of(name: Tested, settings: Alerts) -> float:
+def _rate_of(name: str, settings: Alerts) -> float:
     """The part of the false-alarm rate that a rule gets."""
     weights = {tested: rule.weight for tested, rule in settings.rules.items()}
     return settings.rate * weights[name] / sum(weights.values())
@@ -245,22 +232,15 @@ def _crossing_probability(h: float, k: float, iterations: int) -> float:
 
 
 def _figure(point: Point) -> _Figure | None:
-    """The figure of a point; None if the point has no interval or no items.
-
-    It is a share of counts if its interval is that of its own count. That of a stratified sample is not.
-    """
+    """The figure of a point; None if the point has no interval or no items."""
     if point.lo is None or point.hi is None or point.n == 0:
         return None
-    # The interval of a mean of shares is cut off at 0 and 1. Then only its other end shows the variance.
+    # The interval of a share is cut off at 0 and 1. Then only its other end shows the variance.
     is_cut = 0 < point.value < 1 and (point.lo <= 0 or point.hi >= 1)
     half = max(point.value - point.lo, point.hi - point.value) if is_cut else (point.hi - point.lo) / 2
     variance = (half / t95(point.n - 1)) ** 2
-    right = round(point.value * point.n)
-    if not 0 <= right <= point.n or not math.isclose(right / point.n, point.value, abs_tol=1e-9):
-        return _Figure(point.value, variance, point.n, None)
-    counted = wilson(right, point.n)
-    is_count = counted is not None and max(abs(counted[0] - point.lo), abs(counted[1] - point.hi)) < 1e-9
-    return _Figure(point.value, variance, point.n, right if is_count else None)
+    right = round(point.value * point.n) if point.interval == "count" else None
+    return _Figure(point.value, variance, point.n, right)
 
 
 def _pooled(figures: Sequence[_Figure]) -> _Figure | None:
@@ -284,7 +264,7 @@ def _standard_error(now: _Figure, before: _Figure) -> float:
 
 def _text(key: SeriesKey, now: _Figure, before: _Figure, explanation: str) -> str:
     change = difference(_estimate(now), _estimate(before))
-    if key.name in _MEANS:
+    if not is_share(key.name):
         values = (f"{now.value:.4g}", f"{before.value:.4g}")
         difference_text = f"{change.value:+.3g} [{change.lo:+.3g}, {change.hi:+.3g}]"
     else:

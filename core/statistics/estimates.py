@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, variance
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 # Both sums of squares of `mean_share` get this much more. Chosen by simulation: without it, a few items that happen to
 # agree would promise that all do; with more, the intervals of items that are equally hard become too wide.
@@ -19,14 +21,21 @@ _IMAGINED = 0.1
 _FEW = 3.5  # successes, or failures, for which Wilson's interval is too short on the side of the rare ones
 
 
+# What an interval is of. count: a number of right items among n that are right or wrong, each of which counts the same.
+# share: a mean of shares or a weighted one, at its effective number of items. mean: any other figure.
+Interval = Literal["count", "share", "mean"]
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value, its 95% interval, and the number of items that it rests on."""
+    """A value, its 95% interval, the number of items that it rests on, and what the interval is of."""
 
     value: float
     lo: float
     hi: float
     n: int
+    # Not among the figures that REST returns: the drift rules need it.
+    interval: Annotated[Interval, Field(exclude=True)] = field(default="mean", compare=False)
 
     def as_json(self) -> dict[str, Any]:
         return {"value": self.value, "ci95": [self.lo, self.hi], "n": self.n}
@@ -94,7 +103,7 @@ def _rare_limit(successes: float, n: float) -> float:
 def share(successes: int, n: int) -> Estimate | None:
     """`successes / n` with its 95% interval; None when n = 0. Raises as `wilson` does."""
     interval = wilson(successes, n)
-    return Estimate(successes / n, *interval, n) if interval else None
+    return Estimate(successes / n, *interval, n, "count") if interval else None
 
 
 def mean(values: Sequence[float] | Sums) -> Estimate | None:
@@ -137,7 +146,8 @@ def mean_share(values: Sequence[float] | Sums) -> Estimate | None:
     p = min(max(sums.total / sums.n, 0.0), 1.0)  # in this order, NaN stays NaN
     of_items, of_trials = max(0.0, sums.squares - sums.n * p * p), sums.n * p * (1 - p)
     effective = sums.n * max(1.0, (of_trials + _IMAGINED) / (of_items + _IMAGINED))
-    return Estimate(p, *wilson_at(p, effective, sums.n), sums.n)
+    all_or_nothing = sums.squares == sums.total  # every item is 0 or 1
+    return Estimate(p, *wilson_at(p, effective, sums.n), sums.n, "count" if all_or_nothing else "share")
 
 
 def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> Estimate | None:

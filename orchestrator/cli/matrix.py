@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -64,7 +64,7 @@ def matrix(
                 )
         rows = of_runs[0] if len(of_runs) == 1 else mean_cells(of_runs)
         if as_json:
-            print(json.dumps([asdict(cell) for cell in rows], indent=1, allow_nan=False))
+            print(json.dumps(TypeAdapter(list[MatrixCell]).dump_python(rows), indent=1, allow_nan=False))
             return
         shown = [cell for cell in rows if cell.over == ("kept" if kept else "all")]
         if not shown:

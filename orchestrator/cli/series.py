@@ -12,10 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Column, Table
 
+from core.figures import unknown_series
 from core.settings.parsing import ConfigError
 from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
 from orchestrator.installation.home import home
-from services.api.figure_metrics import unknown_series
 from services.drift.series import refresh
 from storage import queries
 from storage.session import open_store

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from core.figures import figure_of, is_share
 from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
 from orchestrator.pictures.canvas import INK, MUTED, as_file, grid
-from services.api.figure_metrics import figure_of, is_share
-from services.comparison import Comparison, Point
+from services.comparison import Comparison
 from services.model_comparison import ModelComparison
 from services.run_series import Curve
 
@@ -60,7 +60,10 @@ def picture_of(panels: Sequence[Panel], suffix: str = "png", columns: int | None
 def arm_panel(comparison: Comparison, score: str) -> Panel:
     """One of `SCORES` of all arms by iteration. A point is the mean over seeds, with its interval over seeds."""
     curves = {arm.arm: arm.curves[score] for arm in comparison.arms}
-    lines = {arm: {point.iteration: _estimate(point) for point in points} for arm, points in curves.items()}
+    lines = {
+        arm: {point.iteration: point.interval or _exact(point.mean) for point in points}
+        for arm, points in curves.items()
+    }
     runs = {
         arm: [{point.iteration: _exact(point.values[i]) for point in points} for i in range(len(points[0].values))]
         for arm, points in curves.items()
@@ -193,11 +196,6 @@ def _beside(curve: Curve, x: X, shift: float) -> list[tuple[float, Estimate]]:
     width = max(curve, default=0) - min(curve, default=0)
     step = 0.05 if x == "iteration" else 0.004 * width
     return [(position + shift * step, figure) for position, figure in curve.items()]
-
-
-def _estimate(point: Point) -> Estimate:
-    """The mean over seeds with its interval, or the single run's value alone."""
-    return point.interval or _exact(point.mean)
 
 
 def _exact(value: float) -> Estimate:

@@ -11,8 +11,8 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
-
-from services.api.access.headers import DefaultHeaders
+from starlette.types import Scope
+from typing_extensions import override
 
 HERE = Path(__file__).parent
 # What Observable Plot puts into each of its pictures: one style sheet of its own, known by its hash.
@@ -49,7 +49,19 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # asked for again, and answered with 304 where it is the same
 }
-_STATIC = StaticFiles(directory=HERE / "static")
+
+
+class _Files(StaticFiles):
+    """The files of a folder, served with `_HEADERS`."""
+
+    @override
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_HEADERS)
+        return response
+
+
+_STATIC = _Files(directory=HERE / "static")
 router = APIRouter(include_in_schema=False)
 
 
@@ -73,7 +85,7 @@ async def reference(request: Request) -> Response:
 
 async def _file(request: Request, name: str, policy: str) -> Response:
     response = await _STATIC.get_response(name, request.scope)
-    response.headers.update({**_HEADERS, "Content-Security-Policy": policy})
+    response.headers["Content-Security-Policy"] = policy
     return response
 
 
@@ -81,4 +93,4 @@ def install(app: FastAPI) -> None:
     """Have the application serve the dashboard beside its API."""
     app.include_router(router)
     for name in ("static", "vendor"):
-        app.mount(f"/{name}", DefaultHeaders(StaticFiles(directory=HERE / name), _HEADERS), name=name)
+        app.mount(f"/{name}", _Files(directory=HERE / name), name=name)

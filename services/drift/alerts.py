@@ -11,9 +11,10 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
+from core.figures import HELD_OUT, TRAINING_LABELS
 from core.settings.alerts import Alerts
 from core.settings.config import RunConfig
-from core.statistics.changes import HELD_OUT, TRAINING_LABELS, Finding, Point, SeriesKey, described, findings, untested
+from core.statistics.changes import Finding, Point, SeriesKey, described, findings, untested
 from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, refresh_estimates
 from services.oracles import human
@@ -130,7 +131,8 @@ def _by_series(points: Iterable[SeriesPoint]) -> dict[SeriesKey, list[Point]]:
     series: dict[SeriesKey, list[Point]] = {}
     for point in points:
         key = SeriesKey(point.name, point.over, point.oracle)
-        series.setdefault(key, []).append(Point(point.iteration, point.value, point.lo, point.hi, point.n))
+        stored = Point(point.iteration, point.value, point.lo, point.hi, point.n, point.interval)
+        series.setdefault(key, []).append(stored)
     return series
 
 

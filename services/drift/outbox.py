@@ -19,7 +19,6 @@ from datetime import timedelta
 from core.redaction import without_secrets
 from services.drift.webhook import TIMEOUT_S, Webhook
 from storage import queries
-from storage.rows import AlertRow
 from storage.session import DATABASE_ERRORS, Store
 
 log = logging.getLogger(__name__)
@@ -73,19 +72,14 @@ def deliver_one(store: Store, webhook: Webhook) -> bool:
     if claimed is None:  # another process was faster
         return False
     alert, _ = claimed
-    error = _try(webhook, alert)
+    try:
+        response = webhook.send(alert)
+        error = None if response.is_success else f"HTTP {response.status_code}"
+    except Exception as failure:  # noqa: BLE001 (whatever it is, the other alerts are still to be sent)
+        error = without_secrets(f"{type(failure).__name__}: {failure}")[:_ERROR_CHARS]
     with store.write() as session:
         if error is None:
             queries.alerts.mark_delivered(session, alert.id, webhook.name)
         else:
             queries.alerts.mark_failed(session, alert.id, webhook.name, error)
     return True
-
-
-def _try(webhook: Webhook, alert: AlertRow) -> str | None:
-    """Send an alert, and return why this failed; None if the response is 2xx."""
-    try:
-        response = webhook.send(alert)
-    except Exception as error:  # noqa: BLE001 (whatever it is, the other alerts are still to be sent)
-        return without_secrets(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
-    return None if response.is_success else f"HTTP {response.status_code}"

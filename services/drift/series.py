@@ -9,54 +9,23 @@ a maximum, and means over training steps, which are not independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from sqlalchemy.orm import Session
 
+from core.figures import FIGURES, HELD_OUT, TEST_TIME
 from core.settings.config import RunConfig
 from core.statistics.accuracy import Accuracy
 from core.statistics.audits import Stratum, stratified_share
-from core.statistics.changes import HELD_OUT, TEST_TIME
 from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
-from core.types import Role, Stage
-from services.drift.training_labels import LABEL_METRICS, training_label_points
+from core.types import Stage
+from services.drift.training_labels import training_label_points
 from services.oracles.accuracy import SLICES, estimated, measured, measured_in
 from storage import queries
 from storage.rows import Over, SeriesPoint
 
 OF_LABELS = frozenset({"label_accuracy", "ill_posed_share"})  # what oracles say of the pseudo-labels
-# Role -> series -> the trainer's metric. A series without a role in its name is the Solver's.
-_TRAINING_METRICS: dict[Role, dict[str, str]] = {
-    "solver": {
-        "policy_entropy": "entropy",
-        "kl": "kl",
-        "pseudo_reward": "reward_mean",
-        **{
-            name: name
-            for name in (
-                "majority_share",
-                "positive_labels",
-                "negative_labels",
-                "right_prompt_share",
-                "right_clusters",
-                "wrong_clusters",
-                "right_entropy",
-                "wrong_entropy",
-                "sampler_gap",
-                "sampler_gap_max",
-            )
-        },
-    },
-    "challenger": {
-        "challenger_policy_entropy": "entropy",
-        "challenger_kl": "kl",
-        "challenger_reward": "reward_mean",
-    },
-}
-# Series -> the Solver's metric of each training step that it is made from.
-STEP_METRICS = {**_TRAINING_METRICS["solver"], **{name: metrics[0] for name, metrics in LABEL_METRICS.items()}}
 # Slice -> whether its questions were kept.
 _SLICES: tuple[tuple[Over, tuple[bool, ...]], ...] = (("kept", (True,)), ("all", (True, False)))
 
@@ -71,19 +40,7 @@ def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> N
     """Compute the series whose rows a stage completes, and replace the stored ones. To be called in the transaction of
     the stage's last write, so that a figure can be seen as soon as it exists. Raises `NotThere`."""
     config = queries.runs.config_of_run(session, run)
-    points: list[SeriesPoint] = []
-    match stage:
-        case "train_challenger" | "train_solver":
-            points += _training_points(session, run, iteration, config.guard.window)
-            points += training_label_points(session, run, iteration)
-        case "generate_questions" | "read_prompts":
-            points += _candidate_points(session, run, iteration)
-        case "label_questions":
-            points += [*_vote_points(session, run, iteration), *_candidate_points(session, run, iteration)]
-        case "evaluate":
-            points += _evaluation_points(session, run, iteration, config)
-        case "audit_labels":
-            points += label_points(session, run, iteration)
+    points = [point for compute in _AFTER.get(stage, ()) for point in compute(session, run, iteration, config)]
     queries.series.put_series(session, run, points)
     if stage == "label_questions":  # until its audit, or for ever if it gets none
         refresh_estimates(session, run)
@@ -115,7 +72,7 @@ def estimated_points(session: Session, run: str) -> list[SeriesPoint]:
     incomplete = [oracle for oracle, iterations in audited.items() if voted - {*iterations}]
     measurements = measured(session, run) if incomplete else []
     return [
-        replace(_point(row.iteration, "label_accuracy", over, row.figure, oracle), estimated=True)
+        SeriesPoint.of(row.figure, row.iteration, "label_accuracy", over, oracle, estimated=True)
         for oracle in incomplete
         for over in SLICES
         for row in estimated(session, run, oracle, over, measurements)[0]
@@ -125,23 +82,17 @@ def estimated_points(session: Session, run: str) -> list[SeriesPoint]:
 def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
     """The points of an iteration, for every series for which the store has data. Raises `NotThere`."""
     config = queries.runs.config_of_run(session, run)
-    return [
-        *label_points(session, run, iteration),
-        *_vote_points(session, run, iteration),
-        *_candidate_points(session, run, iteration),
-        *_training_points(session, run, iteration, config.guard.window),
-        *training_label_points(session, run, iteration),
-        *_evaluation_points(session, run, iteration, config),
-    ]
+    all_of_them = dict.fromkeys(compute for of_stage in _AFTER.values() for compute in of_stage)
+    return [point for compute in all_of_them for point in compute(session, run, iteration, config)]
 
 
-def label_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+def label_points(session: Session, run: str, iteration: int, _config: RunConfig | None = None) -> Iterator[SeriesPoint]:
     """The points of each oracle for an iteration: label accuracy and the share of ill-posed questions."""
     for oracle in queries.series.oracles_at(session, run, iteration):
         for accuracy in measured_in(session, run, iteration, oracle):
-            yield _point(iteration, "label_accuracy", accuracy.over, accuracy.figure, oracle)
+            yield SeriesPoint.of(accuracy.figure, iteration, "label_accuracy", accuracy.over, oracle)
         for over, figure in ill_posed_in(session, run, iteration, oracle).items():
-            yield _point(iteration, "ill_posed_share", over, figure, oracle)
+            yield SeriesPoint.of(figure, iteration, "ill_posed_share", over, oracle)
 
 
 def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, Estimate]:
@@ -150,8 +101,11 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
     As for label accuracy in `measured_in`, a sample is weighted to the whole. A slice without an audit is left out.
     """
     sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
+    counts = queries.series.ill_posed_by_stratum(session, run, iteration, oracle)
     figures = {}
-    for over, strata in _ill_posed_strata(session, run, iteration, oracle).items():
+    for over, audited in queries.audits.strata_of(session, run, iteration, oracle, unanswered=True).items():
+        # The field `right` counts the questions that the oracle calls ill-posed.
+        strata = [Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in audited.items()]
         n, ill_posed = sum(stratum.n for stratum in strata), sum(stratum.right for stratum in strata)
         figure = stratified_share(strata) if sampled else share(ill_posed, n)
         if figure is not None:
@@ -159,45 +113,35 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
     return figures
 
 
-def _ill_posed_strata(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, list[Stratum]]:
-    """Strata whose field `right` counts the questions that the oracle calls ill-posed."""
-    counts = queries.series.ill_posed_by_stratum(session, run, iteration, oracle)
-    return {
-        over: [Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in strata.items()]
-        for over, strata in queries.audits.strata_of(session, run, iteration, oracle, unanswered=True).items()
-    }
-
-
-def _vote_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
-    labels, votes = (
-        queries.series.label_sums(session, run, iteration),
-        queries.series.vote_sums(session, run, iteration),
-    )
+def _vote_points(session: Session, run: str, iteration: int, _config: RunConfig) -> Iterator[SeriesPoint]:
+    labels = queries.series.label_sums(session, run, iteration)
+    votes = queries.series.vote_sums(session, run, iteration)
+    entropies: dict[bool, Sums] = {}
+    for kept, classes in queries.series.vote_classes(session, run, iteration):
+        total = sum(classes)
+        entropy = -sum(count / total * math.log(count / total) for count in classes if count)
+        entropies[kept] = entropies.get(kept, Sums(0, 0.0, 0.0)) + Sums(1, entropy, entropy * entropy)
     shares = {"p_hat": labels["p_hat"], "unparsed_share": labels["unparsed"], "truncated_share": votes["truncated"]}
-    means = {"vote_entropy": _entropies(session, run, iteration), "response_length": votes["tokens"]}
+    means = {"vote_entropy": entropies, "response_length": votes["tokens"]}
     for over, kept_values in _SLICES:
         for name, by_kept in shares.items():
             figure = mean_share(_sum_of(by_kept, kept_values))
             if figure is not None:
-                yield _point(iteration, name, over, figure)
-        for name, sums in means.items():
-            yield from _mean_points(iteration, name, over, _sum_of(sums, kept_values))
-
-
-def _entropies(session: Session, run: str, iteration: int) -> Mapping[bool, Sums]:
-    entropies: dict[bool, Sums] = {}
-    for kept, votes in queries.series.vote_classes(session, run, iteration):
-        total = sum(votes)
-        entropy = -sum(count / total * math.log(count / total) for count in votes if count)
-        entropies[kept] = entropies.get(kept, Sums(0, 0.0, 0.0)) + Sums(1, entropy, entropy * entropy)
-    return entropies
+                yield SeriesPoint.of(figure, iteration, name, over)
+        for name, by_kept in means.items():
+            sums = _sum_of(by_kept, kept_values)
+            figure = mean(sums)
+            if figure is not None:
+                yield SeriesPoint.of(figure, iteration, name, over)
+            elif sums.n == 1:  # a single value has no interval
+                yield SeriesPoint(iteration, name, over, "", sums.total, None, None, 1)
 
 
 def _sum_of(by_kept: Mapping[bool, Sums], kept_values: Sequence[bool]) -> Sums:
     return sum((by_kept[kept] for kept in kept_values if kept in by_kept), start=Sums(0, 0.0, 0.0))
 
 
-def _candidate_points(session: Session, run: str, iteration: int) -> Iterator[SeriesPoint]:
+def _candidate_points(session: Session, run: str, iteration: int, _config: RunConfig) -> Iterator[SeriesPoint]:
     stats = queries.figures.filter_stats_of(session, run).get(iteration)
     if stats is not None:
         counts = {"duplicate_share": stats.duplicate, "malformed_share": stats.malformed}
@@ -206,26 +150,30 @@ def _candidate_points(session: Session, run: str, iteration: int) -> Iterator[Se
         for name, count in counts.items():
             figure = share(count, stats.candidates)
             if figure is not None:
-                yield _point(iteration, name, "all", figure)
+                yield SeriesPoint.of(figure, iteration, name, "all")
     clustered = queries.series.cluster_sizes(session, run, iteration)
     if clustered is not None:
         largest, n = clustered
         yield SeriesPoint(iteration, "largest_cluster_share", "all", "", largest / n, None, None, n)
 
 
-def _training_points(session: Session, run: str, iteration: int, window: int) -> Iterator[SeriesPoint]:
-    for role, names in _TRAINING_METRICS.items():
-        for name, metric in names.items():
-            steps = queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=metric)
-            last = [step.value for step in steps[-window:] if step.value is not None and math.isfinite(step.value)]
-            if last:
-                yield SeriesPoint(iteration, name, "", "", fmean(last), None, None, len(last))
+def _training_points(session: Session, run: str, iteration: int, config: RunConfig) -> Iterator[SeriesPoint]:
+    """The means of what the trainers report over the last steps."""
+    for figure in FIGURES.values():
+        if figure.steps is None or figure.interval:
+            continue
+        role, metric = figure.steps
+        steps = queries.figures.train_metrics_of(session, run, iteration=iteration, role=role, name=metric)
+        values = [step.value for step in steps[-config.guard.window :]]
+        last = [value for value in values if value is not None and math.isfinite(value)]
+        if last:
+            yield SeriesPoint(iteration, figure.name, "", "", fmean(last), None, None, len(last))
 
 
 def _evaluation_points(session: Session, run: str, iteration: int, config: RunConfig) -> Iterator[SeriesPoint]:
     accuracy = accuracies(session, run, config.evaluation.benchmark).get(iteration)
     if accuracy is not None:
-        yield _point(iteration, accuracy_name(config), "", accuracy.pass_at_1)
+        yield SeriesPoint.of(accuracy.pass_at_1, iteration, accuracy_name(config))
 
 
 def accuracies(session: Session, run: str, benchmark: str) -> dict[int, Accuracy]:
@@ -244,14 +192,14 @@ def accuracy_name(config: RunConfig) -> str:
     return TEST_TIME if config.test_time else HELD_OUT
 
 
-def _mean_points(iteration: int, name: str, over: Over, sums: Sums) -> Iterator[SeriesPoint]:
-    """The point of a mean, if there is a value. A single value has no interval."""
-    figure = mean(sums)
-    if figure is not None:
-        yield _point(iteration, name, over, figure)
-    elif sums.n == 1:
-        yield SeriesPoint(iteration, name, over, "", sums.total, None, None, 1)
-
-
-def _point(iteration: int, name: str, over: Over, estimate: Estimate, oracle: str = "") -> SeriesPoint:
-    return SeriesPoint(iteration, name, over, oracle, estimate.value, estimate.lo, estimate.hi, estimate.n)
+# Stage -> the functions that compute the figures whose rows it completes.
+_Compute = Callable[[Session, str, int, RunConfig], Iterable[SeriesPoint]]
+_AFTER: dict[Stage, tuple[_Compute, ...]] = {
+    "audit_labels": (label_points,),
+    "label_questions": (_vote_points, _candidate_points),
+    "generate_questions": (_candidate_points,),
+    "read_prompts": (_candidate_points,),
+    "train_challenger": (_training_points, training_label_points),
+    "train_solver": (_training_points, training_label_points),
+    "evaluate": (_evaluation_points,),
+}

@@ -57,7 +57,12 @@ def webhook_from(environment: Mapping[str, str]) -> Webhook | None:
     url, secret = environment.get("COEVO_WEBHOOK_URL"), environment.get("COEVO_WEBHOOK_SECRET", "")
     if not url:
         return None
-    if not _is_address(url):
+    try:
+        parts, _ = urlsplit(url), httpx.URL(url)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except (httpx.InvalidURL, ValueError):  # ValueError: from urlsplit, or for a port above 65535
+        is_valid = False
+    if not is_valid:  # the reason is not reported, because the parsers may quote a part of a password
         raise WebhookError("COEVO_WEBHOOK_URL: expected an http or https address")
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
@@ -66,15 +71,6 @@ def webhook_from(environment: Mapping[str, str]) -> Webhook | None:
     if not 24 <= len(key) <= 64:
         raise WebhookError(f"COEVO_WEBHOOK_SECRET: expected {_PREFIX} and 24 to 64 bytes in base64")
     return Webhook(url, key)
-
-
-def _is_address(url: str) -> bool:
-    """Whether `url` is valid. The reason is not reported, because the parsers may quote a part of a password."""
-    try:
-        parts, _ = urlsplit(url), httpx.URL(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (httpx.InvalidURL, ValueError):  # ValueError: from urlsplit, or for a port above 65535
-        return False
 
 
 def signature(key: bytes, webhook_id: str, timestamp: int, body: bytes) -> str:

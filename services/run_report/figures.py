@@ -9,27 +9,12 @@ from dataclasses import asdict
 
 from core.statistics.accuracy import Accuracy
 from core.statistics.estimates import Estimate
-from services.run_report.labels import Audit, Labels, Operations
+from core.types import Role
+from services.run_report.labels import Audit, Operations
 from services.run_report.measures import Iteration, RunMeasures, measure
-from storage.rows import StageRow
 from storage.session import Store
 
 Json = dict[str, object]
-
-_QUESTION_FIGURES = (
-    "candidates",
-    "asked",
-    "kept",
-    "malformed",
-    "verdicts",
-    "ill_posed_share",
-    "ill_posed",
-    "mean_p_hat",
-    "p_hat",
-    "uncertainty",
-    "p_hat_histogram",
-    "difficulty",
-)
 
 
 def figures(store: Store, run: str) -> Json:
@@ -54,6 +39,9 @@ def figures(store: Store, run: str) -> Json:
     Raises `StoreError` when there is no such run.
     """
     measures = measure(store, run)
+    training: dict[Role, dict[str, list[list[int | float | None]]]] = {"challenger": {}, "solver": {}}
+    for metric in measures.training:
+        training[metric.role].setdefault(metric.name, []).append([metric.iteration, metric.step, metric.value])
     return {
         "run": measures.run.name,
         "state": measures.state.state,
@@ -62,20 +50,31 @@ def figures(store: Store, run: str) -> Json:
         "tags": measures.run.tags,
         "note": measures.run.note,
         "config": measures.config.model_dump(mode="json"),
-        "unfinished": [_stage(stage) for stage in measures.unfinished],
+        "unfinished": [
+            {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
+            for stage in measures.unfinished
+        ],
         "result": measures.result and {"t": measures.result.t, "checkpoint": measures.result.checkpoint},
         "best_iteration": measures.best,
         "last_over_best": _accuracy(measures.last_over_best),
         "iterations": [_iteration(measures, iteration) for iteration in measures.iterations],
-        "training": _training(measures),
+        "training": training,
     }
 
 
 def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
+    accuracy, labels = iteration.accuracy, iteration.labels
+    ill_posed, p_hat = (labels.audit.ill_posed, labels.p_hat) if labels else (None, None)
     return {
         "t": iteration.t,
         "checkpoint": iteration.checkpoint,
-        **_held_out(iteration),
+        "pass_at_1": accuracy and accuracy.pass_at_1.value,
+        "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
+        "n": accuracy and accuracy.pass_at_1.n,
+        "greedy": accuracy and accuracy.greedy.value,
+        "greedy_ci95": accuracy and [accuracy.greedy.lo, accuracy.greedy.hi],
+        "maj_at_k": accuracy and accuracy.majority.value,
+        "maj_ci95": accuracy and [accuracy.majority.lo, accuracy.majority.hi],
         "k": measures.config.evaluation.samples,
         "validation_pass_at_1": _json(iteration.validation),
         "gain_over_base": _accuracy(iteration.gain),
@@ -83,7 +82,19 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "by_level": {level: estimate.value for level, estimate in iteration.by_level.items()} or None,
         "by_level_ci95": {level: _json(estimate) for level, estimate in iteration.by_level.items()} or None,
         "pseudo_label_accuracy": _label_accuracy(measures, iteration),
-        **_questions(iteration.labels),
+        "candidates": labels and labels.stats.candidates,
+        "asked": labels and labels.asked,
+        "kept": labels and labels.stats.kept,
+        "malformed": labels and labels.stats.malformed,
+        "verdicts": labels and dict(labels.verdicts),
+        "ill_posed_share": ill_posed and ill_posed.value,
+        "ill_posed": _json(ill_posed),
+        "mean_p_hat": p_hat and p_hat.value,
+        "p_hat": _json(p_hat),
+        "uncertainty": _json(labels.uncertainty if labels else None),
+        "p_hat_histogram": labels and {name: bars and [*bars] for name, bars in asdict(labels.histogram).items()},
+        "difficulty": labels
+        and {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
         "training_label_accuracy": _json(iteration.training_labels),
         "training_labelled_share": _json(iteration.labelled),
         "negative_label_accuracy": _json(iteration.negative_labels),
@@ -93,19 +104,6 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "decision": iteration.decision and asdict(iteration.decision),
         "stands": iteration.stands,
         "seconds": iteration.seconds,
-    }
-
-
-def _held_out(iteration: Iteration) -> Json:
-    accuracy = iteration.accuracy
-    return {
-        "pass_at_1": accuracy and accuracy.pass_at_1.value,
-        "ci95": accuracy and [accuracy.pass_at_1.lo, accuracy.pass_at_1.hi],
-        "n": accuracy and accuracy.pass_at_1.n,
-        "greedy": accuracy and accuracy.greedy.value,
-        "greedy_ci95": accuracy and [accuracy.greedy.lo, accuracy.greedy.hi],
-        "maj_at_k": accuracy and accuracy.majority.value,
-        "maj_ci95": accuracy and [accuracy.majority.lo, accuracy.majority.hi],
     }
 
 
@@ -123,49 +121,8 @@ def _audit(audit: Audit) -> Json:
     return {"kept": _json(audit.accuracy_kept), "all": _json(audit.accuracy_all)}
 
 
-def _questions(labels: Labels | None) -> Json:
-    if labels is None:
-        return dict.fromkeys(_QUESTION_FIGURES)
-    ill_posed, p_hat = labels.audit.ill_posed, labels.p_hat
-    values: tuple[object, ...] = (
-        labels.stats.candidates,
-        labels.asked,
-        labels.stats.kept,
-        labels.stats.malformed,
-        dict(labels.verdicts),
-        None if ill_posed is None else ill_posed.value,
-        _json(ill_posed),
-        None if p_hat is None else p_hat.value,
-        _json(p_hat),
-        _json(labels.uncertainty),
-        _histogram(labels),
-        {"candidates": _operations(labels.operations), "kept": _operations(labels.operations_kept)},
-    )
-    return dict(zip(_QUESTION_FIGURES, values, strict=True))
-
-
-def _histogram(labels: Labels) -> Json:
-    histogram = labels.histogram
-    return {
-        "p_hat": list(histogram.p_hat),
-        "counts": list(histogram.counts),
-        "right": histogram.right and list(histogram.right),
-    }
-
-
 def _operations(operations: Operations) -> Json:
     return {"mean": _json(operations.mean), "counts": {str(count): n for count, n in operations.counts.items()}}
-
-
-def _training(measures: RunMeasures) -> Json:
-    roles: dict[str, dict[str, list[list[int | float | None]]]] = {"challenger": {}, "solver": {}}
-    for metric in measures.training:
-        roles[metric.role].setdefault(metric.name, []).append([metric.iteration, metric.step, metric.value])
-    return dict(roles)
-
-
-def _stage(stage: StageRow) -> Json:
-    return {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
 
 
 def _accuracy(accuracy: Accuracy | None) -> Json | None:

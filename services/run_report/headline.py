@@ -47,9 +47,18 @@ def headline(measures: RunMeasures) -> str:
     It says "learned" only if both pass@1 and greedy accuracy rose by more than their intervals. pass@1 alone also rises
     when a model only becomes more certain of its answers.
     """
-    last = measures.result
+    last, base = measures.result, measures.iterations[0].accuracy
     if last is None or last.gain is None:
-        return _back_to_base(measures) or _not_yet(measures)
+        evaluated = [iteration for iteration in measures.iterations if iteration.gain]
+        if evaluated and evaluated[-1].gain is not None:
+            change, iterations = points(evaluated[-1].gain.pass_at_1), _iterations(evaluated[-1].t)
+            return f"The Solver is the base model again: after {iterations} pass@1 had moved by {change}."
+        if base is None:
+            return "Nothing can be said yet: no model of this run has been evaluated."
+        return (
+            "Nothing can be said about learning yet: only the base model has been evaluated, with "
+            f"{percent(base.pass_at_1)} pass@1 and {percent(base.greedy)} greedy on {base.pass_at_1.n:,} questions."
+        )
     gain = last.gain
     figures = f"{points(gain.pass_at_1)} for pass@1 and {points(gain.greedy)} for greedy decoding"
     change = (
@@ -67,16 +76,34 @@ def headline(measures: RunMeasures) -> str:
 
 def details(measures: RunMeasures) -> list[str]:
     """Sentences for below the headline: accuracies, the majority vote, the choice of the Solver, and the labels."""
-    sentences, last = [], measures.result
-    if last is not None and last.gain is not None:
-        change = points(last.gain.majority)
-        sentences.append(_accuracies(measures.held_out, measures.iterations[0], last))
-        sentences.append(f"The majority of {measures.config.evaluation.samples} samples moved by {change}.")
-    sentences += _selection(measures)
+    sentences, result, config = list[str](), measures.result, measures.config
+    before, after = measures.iterations[0].accuracy, result.accuracy if result else None
+    if result is not None and result.gain is not None and before is not None and after is not None:
+        sentences.append(
+            f"{measures.held_out} pass@1 went from {percent(before.pass_at_1)} to {percent(after.pass_at_1)}, greedy "
+            f"from {percent(before.greedy)} to {percent(after.greedy)}."
+        )
+        change = points(result.gain.majority)
+        sentences.append(f"The majority of {config.evaluation.samples} samples moved by {change}.")
+    newest = max((iteration.t for iteration in measures.iterations if iteration.accuracy), default=0)
+    if result is not None and result.t != newest:
+        criterion = config.early_stopping.benchmark if config.early_stopping else config.evaluation.benchmark
+        picked_by = f"{criterion}, not by this benchmark"
+        if criterion == config.evaluation.benchmark:
+            picked_by = "this very benchmark, so its figures flatter it"
+        solver = _solver(result.t)
+        sentences.append(f"The run went on to iteration {newest} and came back to {solver}, picked by {picked_by}.")
     if measures.last_over_best is not None and measures.best is not None:
         best = measures.iterations[measures.best]
         sentences.append(_since_best(measures.last_over_best, best, measures.lost))
-    return [*sentences, *_labels(measures)]
+    audited = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
+    learned = [(i.t, i.training_labels) for i in measures.iterations]
+    source = "according to the oracle" if isinstance(config, CoEvolution) else "according to the prompts' answers"
+    return [
+        *sentences,
+        *_over_time("Of the kept pseudo-labels", "by the oracle", audited, n_text),
+        *_over_time("Of the labels that the Solver learned from", source, learned, questions_text),
+    ]
 
 
 def decisions(measures: RunMeasures) -> dict[int, str]:
@@ -102,50 +129,6 @@ def _decision(t: int, decision: Decision) -> str:
     return f"{sentence}, as a person decided{f' (“{decision.note}”)' if decision.note else ''}."
 
 
-def _back_to_base(measures: RunMeasures) -> str:
-    """A sentence about a run that went back to its base model; empty for any other run."""
-    evaluated = [iteration for iteration in measures.iterations if iteration.gain]
-    if not evaluated or evaluated[-1].gain is None:
-        return ""
-    change = points(evaluated[-1].gain.pass_at_1)
-    return f"The Solver is the base model again: after {_iterations(evaluated[-1].t)} pass@1 had moved by {change}."
-
-
-def _selection(measures: RunMeasures) -> list[str]:
-    """If the run's Solver is not the last one, a sentence that says by which benchmark it was picked."""
-    last, result = (
-        max((iteration.t for iteration in measures.iterations if iteration.accuracy), default=0),
-        measures.result,
-    )
-    if result is None or result.t == last:
-        return []
-    stopping, benchmark = measures.config.early_stopping, measures.config.evaluation.benchmark
-    criterion = stopping.benchmark if stopping else benchmark
-    picked_by = f"{criterion}, not by this benchmark"
-    if criterion == benchmark:
-        picked_by = "this very benchmark, so its figures flatter it"
-    return [f"The run went on to iteration {last} and came back to {_solver(result.t)}, picked by {picked_by}."]
-
-
-def _not_yet(measures: RunMeasures) -> str:
-    base = measures.iterations[0].accuracy
-    if base is None:
-        return "Nothing can be said yet: no model of this run has been evaluated."
-    return (
-        "Nothing can be said about learning yet: only the base model has been evaluated, with "
-        f"{percent(base.pass_at_1)} pass@1 and {percent(base.greedy)} greedy on {base.pass_at_1.n:,} questions."
-    )
-
-
-def _accuracies(held_out: str, base: Iteration, last: Iteration) -> str:
-    if base.accuracy is None or last.accuracy is None:
-        return ""
-    return (
-        f"{held_out} pass@1 went from {percent(base.accuracy.pass_at_1)} to {percent(last.accuracy.pass_at_1)}, greedy "
-        f"from {percent(base.accuracy.greedy)} to {percent(last.accuracy.greedy)}."
-    )
-
-
 def _since_best(change: Accuracy, best: Iteration, fell: tuple[bool, bool]) -> str:
     """How the figures changed since the best iteration. Only what was gained beyond chance can be lost again.
 
@@ -159,18 +142,6 @@ def _since_best(change: Accuracy, best: Iteration, fell: tuple[bool, bool]) -> s
     return f"It held, as far as can be told: {since}" if any(gained) and not any(fell) else f"S{since[1:]}"
 
 
-def _labels(measures: RunMeasures) -> list[str]:
-    accuracies = [(i.t, i.labels.audit.accuracy_kept) for i in measures.iterations if i.labels]
-    learned = [(i.t, i.training_labels) for i in measures.iterations]
-    source = (
-        "according to the oracle" if isinstance(measures.config, CoEvolution) else "according to the prompts' answers"
-    )
-    return [
-        *_over_time("Of the kept pseudo-labels", "by the oracle", accuracies, n_text),
-        *_over_time("Of the labels that the Solver learned from", source, learned, questions_text),
-    ]
-
-
 def _over_time(
     subject: str, source: str, estimates: Sequence[tuple[int, Estimate | None]], n_of: Callable[[Estimate], str]
 ) -> list[str]:
@@ -182,7 +153,11 @@ def _over_time(
     sentence = f"{subject}, {percent(first)} ({n_of(first)}) {_when(first_t)} were right {source}"
     if first_t == last_t:
         return [f"{sentence}."]
-    return [f"{sentence}, and {percent(last)} ({n_of(last)}) {_when(last_t)}{_change(first, last)}."]
+    # By the interval of the change: those of the two shares may overlap although the change is larger than chance.
+    change = difference(last, first)
+    verdict = {1: "the share rose", -1: "the share fell", 0: "chance alone may explain it"}[_sign(change)]
+    by = f"a change of {points(change)}: {verdict}"
+    return [f"{sentence}, and {percent(last)} ({n_of(last)}) {_when(last_t)}, {by}."]
 
 
 def _when(t: int) -> str:
@@ -191,14 +166,6 @@ def _when(t: int) -> str:
 
 def _solver(t: int) -> str:
     return f"the Solver of iteration {t}" if t else "the base model"
-
-
-def _change(before: Estimate, after: Estimate) -> str:
-    """How a share changed. The verdict is by the interval of the change, since the intervals of the two shares may
-    overlap although the change is larger than chance explains."""
-    change = difference(after, before)
-    verdict = {1: "the share rose", -1: "the share fell", 0: "chance alone may explain it"}[_sign(change)]
-    return f", a change of {points(change)}: {verdict}"
 
 
 def _sign(estimate: Estimate) -> int:

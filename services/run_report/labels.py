@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from core.questions.filtering import FilterStats
 from core.settings.config import RunConfig
 from core.statistics.estimates import Estimate, mean, mean_share
-from core.types import LabelledQuestion, OracleLabel, Verdict
+from core.types import LabelledQuestion, Verdict
 from services.oracles import exact
 from services.run_report.rows import IterationRows
-from storage.rows import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +63,30 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
     answered = {row.question_id for row in asked if row.label is not None and row.label.answer is not None}
     audited = {label.question_id: label for label in rows.audited if label.question_id in answered}
     kept = [row for row in rows.labelled if row.verdict == "kept"]
-    audits = _audits(rows.audits)
+    of_oracles = {(point.oracle, point.name, point.over): point.estimate for point in rows.audits}
+    audits = {
+        oracle: Audit(
+            accuracy_kept=of_oracles.get((oracle, "label_accuracy", "kept")),
+            accuracy_all=of_oracles.get((oracle, "label_accuracy", "all")),
+            ill_posed=of_oracles.get((oracle, "ill_posed_share", "all")),
+        )
+        for oracle in sorted({point.oracle for point in rows.audits})
+    }
     own = audits.pop(config.audit.label or "", Audit())
     has_exact_oracle = config.audit.oracle == "exact"
+    m = config.dataset.votes
+    counts, right = [0] * (m + 1), [0] * (m + 1)
+    for row in asked:
+        if row.label is not None:
+            counts[nearest := round(row.label.p_hat * m)] += 1
+            right[nearest] += row.question_id in audited and audited[row.question_id].verdict == "right"
     return Labels(
         stats=stats,
         verdicts=dict(Counter(row.verdict for row in rows.labelled)),
         asked=len(asked),
         p_hat=mean_share(p_hats),
         uncertainty=mean_share([1 - 2 * abs(p_hat - 0.5) for p_hat in p_hats]),
-        histogram=_histogram(asked, config.dataset.votes, audited),
+        histogram=Histogram(tuple(j / m for j in range(m + 1)), tuple(counts), tuple(right) if audited else None),
         audit=own,
         other_audits=audits,
         operations=_operations(rows.labelled if has_exact_oracle else ()),
@@ -81,29 +94,7 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
     )
 
 
-def _histogram(asked: Sequence[LabelledQuestion], m: int, audited: dict[str, OracleLabel]) -> Histogram:
-    counts, right = [0] * (m + 1), [0] * (m + 1)
-    for row in asked:
-        if row.label is not None:
-            bin_index = round(row.label.p_hat * m)
-            counts[bin_index] += 1
-            right[bin_index] += row.question_id in audited and audited[row.question_id].verdict == "right"
-    return Histogram(tuple(j / m for j in range(m + 1)), tuple(counts), tuple(right) if audited else None)
-
-
 def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
     difficulties = [exact.difficulty(row.text) for row in questions if row.text is not None]
     counts = [count for count in difficulties if count is not None]
     return Operations(mean(counts), dict(sorted(Counter(counts).items())))
-
-
-def _audits(points: Sequence[SeriesPoint]) -> dict[str, Audit]:
-    figures = {(point.oracle, point.name, point.over): point.estimate for point in points}
-    return {
-        oracle: Audit(
-            accuracy_kept=figures.get((oracle, "label_accuracy", "kept")),
-            accuracy_all=figures.get((oracle, "label_accuracy", "all")),
-            ill_posed=figures.get((oracle, "ill_posed_share", "all")),
-        )
-        for oracle in sorted({point.oracle for point in points})
-    }

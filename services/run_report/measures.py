@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from core.figures import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.settings.config import RunConfig
 from core.statistics.accuracy import Accuracy, accuracy_of, gain, pass_at_1_by_level
-from core.statistics.changes import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
 from core.statistics.decline import fall_from
 from core.statistics.estimates import Estimate
 from core.statistics.guard import Action
@@ -99,12 +99,17 @@ def measure(store: Store, run: str) -> RunMeasures:
         state=rows.state,
         config=rows.config,
         iterations=iterations,
-        training=tuple(map(_finite, rows.training)),
+        training=tuple(
+            metric if metric.value is None or math.isfinite(metric.value) else replace(metric, value=None)
+            for metric in rows.training
+        ),
         result=evaluated[-1] if evaluated else None,
         best=best,
         last_over_best=best_and_last and gain(*(rows.iterations[t].evaluated for t in best_and_last)),
         lost=(False, False) if best_and_last is None else _lost(rows, *best_and_last, len(scored.keys() - {0}) - 1),
-        unfinished=_unfinished(rows),
+        unfinished=tuple(
+            stage for iteration in rows.iterations for stage in iteration.stages.values() if stage.status != "done"
+        ),
     )
 
 
@@ -159,15 +164,3 @@ def _decision(rows: IterationRows, run: RunRows) -> Decision | None:
     solver = (decision.get("back_to") or {}).get("solver")
     back_to = next((iteration.t for iteration in run.iterations if solver and iteration.checkpoint == solver), None)
     return Decision(decision.get("action", "ignore"), "ask_a_person" in results, str(decision.get("note", "")), back_to)
-
-
-def _unfinished(rows: RunRows) -> tuple[StageRow, ...]:
-    return tuple(
-        stage for iteration in rows.iterations for stage in iteration.stages.values() if stage.status != "done"
-    )
-
-
-def _finite(metric: TrainMetric) -> TrainMetric:
-    if metric.value is None or math.isfinite(metric.value):
-        return metric
-    return TrainMetric(metric.iteration, metric.role, metric.step, metric.name, None)

@@ -56,7 +56,7 @@ def read_rows(store: Store, run: str) -> RunRows:
             by_iteration.setdefault(stage.iteration, {})[stage.stage] = stage
         stats = queries.figures.filter_stats_of(session, run)
         iterations = [
-            _iteration(session, row, config, t, by_iteration.get(t, {}), stats.get(t))
+            _iteration(session, run, config, t, by_iteration.get(t, {}), stats.get(t))
             for t in range(max(by_iteration) + 1)
         ]
         state = states_of(session, {run: row}, {})[run]
@@ -64,7 +64,7 @@ def read_rows(store: Store, run: str) -> RunRows:
 
 
 def _iteration(
-    session: Session, run: RunDetail, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
+    session: Session, run: str, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
 ) -> IterationRows:
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
     # The stage's result names the checkpoint, which may be of an earlier iteration if the Solver did not change.
@@ -75,13 +75,13 @@ def _iteration(
     validated = queries.evaluations.evaluations_of(session, checkpoint, validation) if checkpoint and validation else []
     branch_id = done.get("evaluate_labelled", {}).get("checkpoint")
     branch = queries.evaluations.evaluations_of(session, branch_id, benchmark) if branch_id else []
-    labelled = queries.questions.labels_of(session, run.name, t) if stats is not None else []
+    labelled = queries.questions.labels_of(session, run, t) if stats is not None else []
     oracle = config.audit.label if "audit_labels" in done else None
-    audited = queries.questions.oracle_labels_of(session, run.name, t, oracle) if oracle is not None else []
-    points = label_points(session, run.name, t) if stats is not None else ()
+    audited = queries.questions.oracle_labels_of(session, run, t, oracle) if oracle is not None else []
+    points = label_points(session, run, t) if stats is not None else ()
     audits = [point for point in points if point.oracle != config.audit.label or oracle is not None]
     training_labels = {
-        point.name: point.estimate for point in training_label_points(session, run.name, t) if point.estimate
+        point.name: point.estimate for point in training_label_points(session, run, t, config) if point.estimate
     }
     figures = (stats, labelled, audited, audits, training_labels)
     return IterationRows(t, stages, checkpoint, evaluated, validated, branch, *figures)

@@ -30,6 +30,7 @@ class Series(Base):
     hi: Mapped[float | None]
     n: Mapped[int]
     estimated: Mapped[bool]  # from p_hat and the audits of other iterations, not measured
+    interval: Mapped[str | None]  # count, share or mean (`core.statistics.estimates`); None: the figure has none
 
 
 class Alerts(Base):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Subquery, Text, and_, cast, exists, or_, select
 from sqlalchemy.orm import Session
 
-from core.statistics.changes import HELD_OUT
+from core.figures import HELD_OUT
 from storage.letter_case import capitals
 from storage.models import Alerts, Runs, Series
 from storage.queries.drift import changes

@@ -30,7 +30,7 @@ def put_series(session: Session, run: str, points: Iterable[SeriesPoint]) -> Non
     if not rows:
         return
     insert = insert_into(session, Series)
-    new_values = {name: insert.excluded[name] for name in ("value", "lo", "hi", "n", "estimated")}
+    new_values = {name: insert.excluded[name] for name in ("value", "lo", "hi", "n", "estimated", "interval")}
     key = [column.name for column in table_of(Series).primary_key]
     estimate_over_measured = and_(insert.excluded.estimated, ~Series.estimated)
     session.execute(

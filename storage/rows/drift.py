@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from core.statistics.estimates import Estimate
+from core.statistics.estimates import Estimate, Interval
 
 Slice = Literal["kept", "all"]  # of an iteration's questions
 Over = Slice | Literal[""]  # what a series is over; "": over no questions
@@ -26,10 +26,26 @@ class SeriesPoint:
     hi: float | None
     n: int
     estimated: bool = False  # from p_hat and the audits of other iterations, not measured
+    interval: Interval | None = None  # what kind it is; None for a figure without one
+
+    @classmethod
+    def of(
+        cls,
+        estimate: Estimate,
+        iteration: int,
+        name: str,
+        over: Over = "",
+        oracle: str = "",
+        estimated: bool = False,
+    ) -> SeriesPoint:
+        value, lo, hi, n = estimate.value, estimate.lo, estimate.hi, estimate.n
+        return cls(iteration, name, over, oracle, value, lo, hi, n, estimated, estimate.interval)
 
     @property
     def estimate(self) -> Estimate | None:
-        return None if self.lo is None or self.hi is None else Estimate(self.value, self.lo, self.hi, self.n)
+        if self.lo is None or self.hi is None:
+            return None
+        return Estimate(self.value, self.lo, self.hi, self.n, self.interval or "mean")
 
 
 @dataclass(frozen=True, slots=True)

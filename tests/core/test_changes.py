@@ -23,7 +23,7 @@ BASELINES = np.round(np.arange(0.5, 0.901, 0.05), 2)
 
 def point_of(iteration: int, successes: int, n: int) -> Point:
     lo, hi = wilson(successes, n)
-    return Point(iteration, successes / n, lo, hi, n)
+    return Point(iteration, successes / n, lo, hi, n, "count")
 
 
 def points_of(shares: Sequence[float], n: int = 400) -> list[Point]:
@@ -31,7 +31,7 @@ def points_of(shares: Sequence[float], n: int = 400) -> list[Point]:
 
 
 def point_without_interval(iteration: int, value: float, n: int = 3) -> Point:
-    return Point(iteration, value, None, None, n)
+    return Point(iteration, value, None, None, n, None)
 
 
 def label_findings(points: Sequence[Point], settings: Alerts = ONLY_LABELS, key: SeriesKey = LABELS) -> list[Finding]:
@@ -113,14 +113,15 @@ def test_means_are_tested_by_their_intervals() -> None:
     key, half = SeriesKey("vote_entropy", "all"), t95(199) * 0.1
     limit = norm.isf(0.05 * 0.9 / 10) * math.sqrt(0.015)
     for fall, expected in ((limit + 1e-3, 1), (limit - 1e-3, 0)):
-        points = [Point(t, 1.0, 1 - half, 1 + half, 200) for t in (1, 2)]
-        points.append(Point(3, 1 - fall, 1 - fall - half, 1 - fall + half, 200))
+        points = [Point(t, 1.0, 1 - half, 1 + half, 200, "mean") for t in (1, 2)]
+        points.append(Point(3, 1 - fall, 1 - fall - half, 1 - fall + half, 200, "mean"))
         assert len(label_findings(points, settings, key)) == expected
 
 
 def test_a_weighted_share_is_tested_by_its_own_wider_interval() -> None:
     """A stratified audit is less sure than a plain one of the same size: the same values have wider intervals."""
-    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n) for p in points_of([0.8] * 5 + [0.7])]
+    shares = points_of([0.8] * 5 + [0.7])
+    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n, "share") for p in shares]
     assert label_findings(wide) == []
     assert len(label_findings(points_of([0.8] * 5 + [0.7]))) == 1
 
@@ -164,9 +165,9 @@ def test_the_accuracy_of_labels_made_in_training_is_tested_like_label_accuracy()
 def test_the_width_of_an_interval_cut_off_at_one_is_taken_from_its_other_side() -> None:
     # 0.98 -+ 0.04 is cut off at 1. Standard errors are 0.04 / 1.984 each, 0.02851 of the difference; times z = 3.8906
     # (a tenth of nine tenths of 1/90 of the rate 0.05) it is 0.1109. With half of [0.94, 1] it would be 0.0981.
-    before, key = Point(1, 0.98, 0.94, 1.0, 100), SeriesKey("held_out")
-    assert label_findings([before, Point(2, 0.88, 0.84, 0.92, 100)], Alerts(), key) == []
-    assert len(label_findings([before, Point(2, 0.867, 0.827, 0.907, 100)], Alerts(), key)) == 1
+    before, key = Point(1, 0.98, 0.94, 1.0, 100, "share"), SeriesKey("held_out")
+    assert label_findings([before, Point(2, 0.88, 0.84, 0.92, 100, "share")], Alerts(), key) == []
+    assert len(label_findings([before, Point(2, 0.867, 0.827, 0.907, 100, "share")], Alerts(), key)) == 1
 
 
 def test_points_without_an_interval_are_not_tested() -> None:
@@ -216,7 +217,7 @@ def stable_run(rng: np.random.Generator, p: float, iterations: int) -> dict[Seri
 def _means(values: np.ndarray) -> Iterator[Point]:
     halves = t95(values.shape[1] - 1) * values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
     for t, (value, half) in enumerate(zip(values.mean(axis=1).tolist(), halves.tolist(), strict=True), 1):
-        yield Point(t, value, value - half, value + half, values.shape[1])
+        yield Point(t, value, value - half, value + half, values.shape[1], "mean")
 
 
 def test_a_simulated_mean_has_the_interval_of_a_real_one() -> None:

@@ -13,11 +13,11 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from core.figures import FIGURES
 from core.questions.filtering import FilterStats
 from core.settings.config import CoEvolution
 from core.types import STAGES, Verdict
 from orchestrator.installation.home import ROOT
-from services.api.figure_metrics import FIGURES
 from storage import queries
 from storage.models import Alerts, Series, Stages
 from storage.queries.tables import insert_new
@@ -55,9 +55,10 @@ def filled(store: Store) -> Store:
 def _points(iteration: int) -> Iterator[dict[str, Any]]:
     for name, figure in FIGURES.items():
         audited = name in ("label_accuracy", "ill_posed_share")
-        interval = {"lo": 0.3, "hi": 0.4} if figure.of != "last steps of the training" else {"lo": None, "hi": None}
+        interval = {"lo": 0.3, "hi": 0.4} if figure.interval else {"lo": None, "hi": None}
         for over in ("kept", "all"):
             point = {"run": "demo", "iteration": iteration, "name": name, "over": over, "value": 0.35, "n": 100}
+            point |= {"interval": "share" if figure.interval else None}
             yield {**point, **interval, "oracle": "exact" if audited else "", "estimated": audited and iteration == 1}
 
 

@@ -137,7 +137,8 @@ def test_simulated_stable_runs_that_are_audited_backwards() -> None:
     for p in np.linspace(0.5, 0.9, 1_000):
         shares = [share(int(right), 400) for right in rng.binomial(400, p, 10)]
         points = [
-            Point(t, estimate.value, estimate.lo, estimate.hi, estimate.n) for t, estimate in enumerate(shares, 1)
+            Point(t, estimate.value, estimate.lo, estimate.hi, estimate.n, estimate.interval)
+            for t, estimate in enumerate(shares, 1)
         ]
         alarmed["forwards"] += bool(findings({key: points}, settings))
         alarmed["backwards"] += any(findings({key: points[first:]}, settings) for first in range(10))
@@ -164,10 +165,7 @@ def measured(session: Session, run: str, t: int) -> list[AlertRow]:
 
 
 def _share(iteration: int, oracle: str, right: int) -> SeriesPoint:
-    estimate = share(right, 300)
-    return SeriesPoint(
-        iteration, "label_accuracy", "kept", oracle, estimate.value, estimate.lo, estimate.hi, estimate.n
-    )
+    return SeriesPoint.of(share(right, 300), iteration, "label_accuracy", "kept", oracle)
 
 
 @pytest.mark.parametrize(("action", "severity"), [("warn", "warning"), ("roll_back", "critical"), ("stop", "critical")])

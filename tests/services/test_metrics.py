@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from datetime import timedelta
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from api_examples import RUN, fill
@@ -16,13 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine, event, update
 from watched_rows import NOW, _alert, add_watched_rows
 
-from core.settings.alerts import Tested
+from core.figures import FIGURES
 from core.settings.config import CoEvolution
 from core.settings.costs import Rates
 from orchestrator.installation.home import ROOT
 from services.api.access.keys import new_key
 from services.api.app import create_app
-from services.api.figure_metrics import FIGURES, figure_of
 from services.api.metrics import LARGEST
 from services.costs import costs_by_stage
 from services.drift.outbox import ATTEMPTS
@@ -275,41 +273,22 @@ def test_two_apps_have_the_same_metrics_and_only_coevo_s(api: TestClient, store:
     assert not re.search(r"^(?!coevo_|#)", scrape(api).rstrip("\n"), re.MULTILINE)
 
 
-def test_a_series_without_a_unit_in_its_name_is_not_exposed() -> None:
-    assert figure_of("solver_0_on_1") is None
-    assert figure_of("Nasty{} share") is None
-    late = figure_of("later_share")
-    assert late is not None
-    assert (late.name, late.unit) == ("later", "ratio")
-
-
 def test_every_computed_series_has_a_metric(store: Store) -> None:
     fill(store)
     with store.read() as session:
         points = points_of(session, RUN, 1)
     assert {"label_accuracy", "p_hat", "vote_entropy", "pseudo_reward", "held_out"} <= {point.name for point in points}
-    assert {*get_args(Tested), *(point.name for point in points)} <= FIGURES.keys()
+    assert {point.name for point in points} <= FIGURES.keys()
 
 
 def test_the_documentation_has_every_metric(api: TestClient) -> None:
     documented = set(re.findall(r"`(coevo_[a-z_]+)`", (ROOT / "docs" / "alerts.md").read_text()))
     exposed = {name for name, _ in samples(scrape(api))}
-    figures = {f"coevo_{figure.name}_{figure.unit}".rstrip("_") for figure in FIGURES.values()}
+    figures = {figure.exposed_as for figure in FIGURES.values()}
     # The documentation lists each figure's value, and names the figures' other metrics only once.
     others = re.compile(r"_(ci_(lower|upper)(_[a-z]+)?|n|audited)$|_estimated_")
     assert {name for name in exposed | figures if not others.search(name)} <= documented
     assert documented <= exposed | figures
-
-
-def test_the_documentation_has_each_series_beside_its_metric() -> None:
-    rows = [
-        (re.findall("`(.+?)`", series), re.findall("`(.+?)`", metrics))
-        for series, metrics in re.findall(
-            r"^\| (`[^|]+) \| (`coevo_[^|]+) \|", (ROOT / "docs" / "alerts.md").read_text(), re.M
-        )
-    ]
-    documented = {name: metric for names, metrics in rows for name, metric in zip(names, metrics, strict=True)}
-    assert documented == {name: f"coevo_{row.name}_{row.unit}".rstrip("_") for name, row in FIGURES.items()}
 
 
 @pytest.fixture

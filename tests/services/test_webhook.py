@@ -279,7 +279,7 @@ def test_the_webhook_is_configured_by_the_environment() -> None:
 def test_an_alert_that_people_s_labels_raise_is_sent_too(sqlite: Store, receiver: Receiver, tmp_path: Path) -> None:
     """Two people label iteration 1, whose label accuracy is lower than that of iteration 0. No flow works meanwhile."""
     fill(sqlite)
-    before = SeriesPoint(0, "label_accuracy", "kept", "human", 1.0, share(300, 300).lo, 1.0, 300)
+    before = SeriesPoint.of(share(300, 300), 0, "label_accuracy", "kept", "human")
     config = CoEvolution(alerts=AlertSettings(min_n=1)).model_dump(mode="json")
     with sqlite.write() as session:
         queries.series.put_series(session, RUN, [before])

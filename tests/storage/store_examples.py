@@ -121,7 +121,11 @@ def _watch(session: Session, run: str) -> None:
     key, now = question_id(run, 1, 0), datetime.now(UTC)
     insert_new(session, AuditSamples, [asdict(SampleRow(key, "human", run, 1, "kept", 0))])
     insert_new(session, Annotations, [asdict(AnnotationRow(key, "ann", "right", "", now))])
-    insert_new(session, Series, [{"run": run, **asdict(SeriesPoint(1, "kept_share", "all", "", 0.5, 0.1, 0.9, 3))}])
+    insert_new(
+        session,
+        Series,
+        [{"run": run, **asdict(SeriesPoint(1, "kept_share", "all", "", 0.5, 0.1, 0.9, 3, interval="count"))}],
+    )
     alert = AlertRow(
         f"{run}/1/x", run, 1, "x", "kept_share", "all", "", "warning", 0.5, None, None, 3, None, None, "", now
     )

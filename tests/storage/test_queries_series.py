@@ -141,8 +141,8 @@ def test_cluster_sizes_are_the_largest_cluster_and_the_number_of_questions(store
 
 def test_a_point_is_replaced_by_a_measurement_but_not_by_an_estimate(store: Store) -> None:
     run = fresh_run(store)
-    measured = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.8, 0.7, 0.9, 100)
-    later = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200)
+    measured = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.8, 0.7, 0.9, 100, interval="count")
+    later = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200, interval="share")
     estimated_point = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.5, 0.4, 0.6, 300, estimated=True)
     other_series = SeriesPoint(2, "kl", "", "", 0.1, None, None, 3)
     with store.write() as session:

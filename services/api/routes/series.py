@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from core.figures import unknown_series
 from services.api.dependencies import RunName, StoreDependency
-from services.api.figure_metrics import unknown_series
 from services.api.problems import documented, invalid
 from services.client import LARGEST_PAGE
 from storage import queries
@@ -62,8 +62,9 @@ def list_series(
     oracle: Annotated[str | None, Query(pattern=_WORD, examples=["exact"], description="Its oracle.")] = None,
 ) -> list[SeriesPoint]:
     """Points by name, over, oracle and iteration. `docs/alerts.md` says what each figure is and what its n counts. A
-    figure without `lo` and `hi` has no valid interval. A point is `estimated` if it was not measured, but comes from
-    p_hat and the audits of other iterations; if only one was audited, its interval is 0 to 1."""
+    figure without `lo` and `hi` has no valid interval; `interval` says what it is of: a `count` of n items, a `share`
+    at its effective n, or a `mean`. A point is `estimated` if it was not measured, but comes from p_hat and the audits
+    of other iterations; if only one was audited, its interval is 0 to 1."""
     with store.read() as session:
         queries.runs.get_run(session, run)
         points = queries.series.series_of(session, run, name, over=over, oracle=oracle)

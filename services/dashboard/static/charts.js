@@ -3,6 +3,7 @@ import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { report } from "./api.js";
 import { MARGIN, verticalAxis } from "./axes.js";
 import { countOf, humanise, number, percent } from "./format.js";
+import { Legend } from "./parts.js";
 
 /**
  * A point of a figure over the iterations. `lo` and `hi` are its 95% interval, if it has one.
@@ -89,6 +90,9 @@ function pointTitle(point, isShare, unit, axis) {
 /** @param {{ estimated?: boolean }} point */
 const isMeasured = (point) => !point.estimated;
 
+/** @param {string | undefined} dash */
+const isDashed = (dash) => dash !== undefined && dash !== "none";
+
 /** The points of a solid line, and of a dashed one. */
 const SYMBOLS = ["circle", "diamond"];
 
@@ -98,12 +102,20 @@ const SYMBOLS = ["circle", "diamond"];
  * far from their line can be told apart.
  *
  * @param {{
- *   lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string, axis?: string,
+ *   lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string, axis?: string, legend?: boolean,
  * }} props with `share` the vertical axis is in percent; `axis` names the horizontal one, "iteration" or "step"
  */
-export function IterationChart({ lines, label, share = true, height = 260, unit = "", axis = "iteration" }) {
+export function IterationChart({
+  lines,
+  label,
+  share = true,
+  height = 260,
+  unit = "",
+  axis = "iteration",
+  legend = true,
+}) {
   const points = lines.flatMap(({ name, colour, dash, points }) => {
-    const symbol = SYMBOLS[dash && dash !== "none" ? 1 : 0];
+    const symbol = SYMBOLS[isDashed(dash) ? 1 : 0];
     return points.map((point) => ({ ...point, name, colour, symbol }));
   });
   /** @param {number} width */
@@ -156,7 +168,8 @@ export function IterationChart({ lines, label, share = true, height = 260, unit 
       ],
     });
   };
-  return html`<${Chart} draw=${draw} data=${[lines, share, axis]} label=${label} />`;
+  return html`<${Chart} draw=${draw} data=${[lines, share, axis]} label=${label} />
+    ${legend && html`<${Legend} items=${lines.map(({ name, colour, dash }) => [name, colour, isDashed(dash)])} />`}`;
 }
 
 /** @typedef {Schemas["Estimate"] & { name: string, x: number, colour: string }} CurveChartPoint */

@@ -111,13 +111,24 @@ export function Panel({ title, about, wide, children, table, id }) {
 function DataTable({ head, rows, title }) {
   return html`<details class="numbers">
     <summary>Data table<span class="sr"> of ${title}</span></summary>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`Data table of ${title}`}>
-      <table>
-        <thead><tr>${head.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-        <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
-      </table>
-    </div>
+    <${Table} label=${`Data table of ${title}`} head=${head}>
+      <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+    </${Table}>
   </details>`;
+}
+
+/**
+ * A table in a frame that scrolls: the heads of its columns, and its body or bodies.
+ *
+ * @param {{ label: string, head: Children[], class?: string, tall?: boolean, children?: Children }} props
+ */
+export function Table({ label, head, class: className, tall, children }) {
+  return html`<div class=${tall ? "scroll tall" : "scroll"} tabindex="0" role="region" aria-label=${label}>
+    <table class=${className}>
+      <thead><tr>${head.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
+      ${children}
+    </table>
+  </div>`;
 }
 
 /**

@@ -1,5 +1,6 @@
 // Groups the points of the API's series into lines for the charts.
 import { countOf, humanise, number } from "./format.js";
+import { FIGURES } from "./known_figures.js";
 
 /** @typedef {Schemas["SeriesPoint"]} SeriesPoint */
 /** @typedef {{ name: string, oracle: string, over: string, points: SeriesPoint[] }} Series */
@@ -36,16 +37,10 @@ export function labelAccuracy(seriesPoints) {
   return series ? { ...series, note: `${ofKept ? "kept" : "in training"}, by ${humanise(series.oracle)}` } : null;
 }
 
-/** The series with pass@1 of each Solver on the run's benchmark; a run has one of them. */
-const HELD_OUT = {
-  name: "held_out",
-  title: "Held-out accuracy",
-  of: "whose questions are not used in training",
-};
-const TEST_TIME = {
-  name: "test_time",
-  title: "Test-time accuracy",
-  of: "on whose questions it trains, with their answers hidden",
+/** The series with pass@1 of each Solver on the run's benchmark, and what the benchmark is; a run has one of them. */
+const BENCHMARKS = {
+  held_out: "whose questions are not used in training",
+  test_time: "on whose questions it trains, with their answers hidden",
 };
 
 /**
@@ -56,10 +51,10 @@ const TEST_TIME = {
  * @param {import("./parts.js").RunConfig} config
  */
 export function benchmarkAccuracy(seriesPoints, config) {
-  const { name, title, of } = config.prompts?.file === "benchmark" ? TEST_TIME : HELD_OUT;
+  const name = config.prompts?.file === "benchmark" ? "test_time" : "held_out";
   const benchmark = config.evaluation.benchmark.split("/").at(-1);
-  const about = `pass@1 of each Solver on the benchmark ${benchmark}, ${of}.`;
-  return { points: seriesNamed(seriesPoints, name)[0]?.points ?? [], title, about, benchmark };
+  const about = `pass@1 of each Solver on the benchmark ${benchmark}, ${BENCHMARKS[name]}.`;
+  return { points: seriesNamed(seriesPoints, name)[0]?.points ?? [], title: FIGURES[name].title, about, benchmark };
 }
 
 /**
@@ -82,9 +77,9 @@ export function notTested(points, config) {
  * @param {SeriesPoint[]} seriesPoints
  */
 export function evaluatedAccuracy(seriesPoints) {
-  for (const { name, title } of [HELD_OUT, TEST_TIME]) {
+  for (const name of Object.keys(BENCHMARKS)) {
     const [series] = seriesNamed(seriesPoints, name);
-    if (series) return { points: series.points, title };
+    if (series) return { points: series.points, title: FIGURES[name].title };
   }
   return null;
 }

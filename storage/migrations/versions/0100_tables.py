@@ -134,6 +134,7 @@ def upgrade() -> None:
         *_number("lo", "hi", nullable=True),
         *_integer("n"),
         *_flag("estimated"),
+        *_text("interval", nullable=True),
         key="run iteration name over oracle",
     )
     _table(

@@ -3,7 +3,7 @@
 // annotators.
 import { html } from "/static/preact.js";
 import { humanise, number } from "../format.js";
-import { Panel, Share } from "../parts.js";
+import { Panel, Share, Table } from "../parts.js";
 
 /** @typedef {Schemas["Accuracy"]} Accuracy */
 /** @typedef {Schemas["RunAudits"]} RunAudits */
@@ -67,13 +67,10 @@ const byOracleAndIteration = (a, b) =>
 /** @param {{ figures: Accuracy[], url: string }} props */
 function Figures({ figures, url }) {
   const sorted = [...figures].sort(byOracleAndIteration);
-  return html`<div class="scroll tall" tabindex="0" role="region" aria-label="Label accuracy by oracle">
-    <table>
-      <caption class="sr">Label accuracy by oracle, questions and iteration, and what each figure is based on</caption>
-      <thead><tr><th scope="col">oracle</th><th scope="col">questions</th><th scope="col"><abbr title="iteration">t</abbr></th><th scope="col">label accuracy</th><th scope="col">based on</th></tr></thead>
-      <tbody>${sorted.map((accuracy) => html`<${FigureRow} key=${`${accuracy.oracle}/${accuracy.over}/${accuracy.iteration}`} accuracy=${accuracy} url=${url} />`)}</tbody>
-    </table>
-  </div>`;
+  const t = html`<abbr title="iteration">t</abbr>`;
+  return html`<${Table} label="Label accuracy by oracle" tall head=${["oracle", "questions", t, "label accuracy", "based on"]}>
+    <tbody>${sorted.map((accuracy) => html`<${FigureRow} key=${`${accuracy.oracle}/${accuracy.over}/${accuracy.iteration}`} accuracy=${accuracy} url=${url} />`)}</tbody>
+  </${Table}>`;
 }
 
 /** @param {{ accuracy: Accuracy, url: string }} props */

@@ -2,7 +2,7 @@
 // files.
 import { html } from "/static/preact.js";
 import { useResponses } from "../api.js";
-import { Empty, Heading, Loading, Panel, Share } from "../parts.js";
+import { Empty, Heading, Loading, Panel, Share, Table } from "../parts.js";
 import { checkpointUrl, runUrl } from "../router.js";
 
 /** @param {{ run: string, role: string, iteration: string }} props */
@@ -38,8 +38,9 @@ function Checkpoint({ detail, evaluations }) {
       <p class="meta"><a href=${`/evaluations?run=${encodeURIComponent(checkpoint.run)}`}>All evaluations of the run, with every answer</a></p>
     </${Panel}>
     <${Panel} title="Files" wide>
-      <div class="scroll" tabindex="0" role="region" aria-label="Files"><table><thead><tr><th scope="col">file</th><th scope="col">sha256</th></tr></thead>
-        <tbody>${Object.entries(manifest).map(([name, sha256]) => html`<tr key=${name}><td>${name}</td><td><code>${sha256}</code></td></tr>`)}</tbody></table></div>
+      <${Table} label="Files" head=${["file", "sha256"]}>
+        <tbody>${Object.entries(manifest).map(([name, sha256]) => html`<tr key=${name}><td>${name}</td><td><code>${sha256}</code></td></tr>`)}</tbody>
+      </${Table}>
       <p class="meta">${checkpoint.files_removed ? "Its files were removed, as the run's setting checkpoints.keep says. They were in " : "in "}<code>${checkpoint.path}</code></p>
     </${Panel}>
   </div>`;

@@ -3,7 +3,8 @@ import { html } from "/static/preact.js";
 import { useResponse, useResponses } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { humanise, number, percent } from "../format.js";
-import { configOf, Empty, Fold, Heading, Legend, Loading, Panel } from "../parts.js";
+import { FIGURES } from "../known_figures.js";
+import { configOf, Empty, Fold, Heading, Loading, Panel } from "../parts.js";
 import { navigate, runUrl, withQuery } from "../router.js";
 import { seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
 import { isStored } from "../states.js";
@@ -32,55 +33,30 @@ import { DifferingSettings } from "./settings.js";
 const OFFERED = 30; // runs, the newest ones of those whose name has the text that is searched for
 const COLOURS = ["var(--k1)", "var(--k2)", "var(--k3)", "var(--k4)", "var(--k5)", "var(--k6)"];
 
-/** @param {string | null} oracle label accuracy is compared by this one only, because oracles grade differently */
-const figuresFor = (oracle) => [
-  {
-    name: "held_out",
-    title: "Held-out accuracy",
-    about: "pass@1 of each Solver on questions that are not used in training.",
-    share: true,
-  },
-  {
-    name: "test_time",
-    title: "Test-time accuracy",
-    about: "pass@1 of each Solver on the questions that it trains on.",
-    share: true,
-  },
-  {
-    name: "label_accuracy",
-    over: "kept",
-    oracle,
-    title: oracle ? `Label accuracy (kept), by ${humanise(oracle)}` : "Label accuracy (kept)",
-    about:
-      "Over the kept questions. Oracles grade differently, so all runs are compared by the same oracle. Hollow points are estimates from p̂.",
-    share: true,
-  },
-  {
-    name: "training_label_accuracy",
-    title: "Label accuracy in training",
-    about: "The share of right labels among those that the Solver's method made in training.",
-    share: true,
-  },
-  {
-    name: "positive_labels",
-    title: "Positive labels",
-    about: "The prompts of a training step that the Solver's method gave a label, at the end of its training.",
-    share: false,
-  },
-  {
-    name: "negative_labels",
-    title: "Negative labels",
-    about: "The answers of a training step that the Solver's method took for wrong, at the end of its training.",
-    share: false,
-  },
-  { name: "kept_share", title: "Kept share", about: "The share of the candidates that were kept.", share: true },
-  {
-    name: "policy_entropy",
-    title: "Policy entropy",
-    about: "In nats per token, at the end of the Solver's training.",
-    share: false,
-  },
-];
+const ABOUT = {
+  held_out: "pass@1 of each Solver on questions that are not used in training.",
+  test_time: "pass@1 of each Solver on the questions that it trains on.",
+  label_accuracy:
+    "Over the kept questions. Oracles grade differently, so all runs are compared by the same oracle. Hollow points are estimates from p̂.",
+  training_label_accuracy: "The share of right labels among those that the Solver's method made in training.",
+  positive_labels: "The prompts of a training step that the Solver's method gave a label, at the end of its training.",
+  negative_labels:
+    "The answers of a training step that the Solver's method took for wrong, at the end of its training.",
+  kept_share: "The share of the candidates that were kept.",
+  policy_entropy: "In nats per token, at the end of the Solver's training.",
+};
+
+/**
+ * @param {string | null} oracle label accuracy is compared by this one only, because oracles grade differently
+ * @returns {Figure[]}
+ */
+const figuresFor = (oracle) =>
+  Object.entries(ABOUT).map(([name, about]) => {
+    const { title, share } = FIGURES[name];
+    if (name !== "label_accuracy") return { name, title, about, share };
+    const by = oracle ? `, by ${humanise(oracle)}` : "";
+    return { name, over: "kept", oracle, title: `${title} (kept)${by}`, about, share };
+  });
 
 /** Figures that most runs do not have. They are shown only if one of the runs has them. */
 const OPTIONAL_FIGURES = ["test_time", "training_label_accuracy", "positive_labels", "negative_labels"];
@@ -282,7 +258,7 @@ function FigurePanel({ figure, runs }) {
     return [{ name: series.oracle ? `${name} by ${humanise(series.oracle)}` : name, colour, points }];
   });
   const table = { head: TABLE_HEAD, rows: tableRows(lines, share ? percent : number) };
-  const chart = html`<${IterationChart} lines=${lines} share=${share} label=${title} /><${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`;
+  const chart = html`<${IterationChart} lines=${lines} share=${share} label=${title} />`;
   return html`<${Panel} title=${title} about=${about} table=${table}>
     ${lines.length ? chart : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
   </${Panel}>`;

@@ -3,7 +3,7 @@ import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { number, points } from "../format.js";
-import { ErrorMessage, Legend, Panel } from "../parts.js";
+import { ErrorMessage, Panel, Table } from "../parts.js";
 
 /** @typedef {Schemas["ArmFigures"]} ArmFigures @typedef {Schemas["Difference"]} Difference */
 
@@ -33,54 +33,41 @@ export function ArmComparison({ names, colours }) {
     name: arm.arm,
     colour: colours[(areRuns ? names.indexOf(arm.runs[0]) : i) % colours.length],
     dash: areRuns && arm.arm !== arm.runs[0] ? "4 4" : "none",
-    points: arm.curves.greedy.map(asSeriesPoint),
+    points: arm.curves.greedy.map(({ iteration, mean, interval, values }) => ({
+      iteration,
+      value: mean,
+      lo: interval?.lo,
+      hi: interval?.hi,
+      n: values.length,
+    })),
   }));
   return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>
-    <div class="scroll" tabindex="0" role="region" aria-label="Accuracy of each arm"><table class="numbers">
-      <thead><tr>
-        <th scope="col">arm</th><th scope="col">seeds</th><th scope="col">iteration</th>
-        ${shown.map(([name, title]) => html`<th scope="col" key=${name}>${title}</th>`)}
-      </tr></thead>
+    <${Table} label="Accuracy of each arm" class="numbers" head=${["arm", "seeds", "iteration", ...shown.map(([, title]) => title)]}>
       <tbody>${arms.map(
         (arm) => html`<tr key=${arm.arm}>
           <td>${arm.arm}</td><td>${arm.runs.length}</td><td>${arm.iteration}</td>
           ${shown.map(([name]) => html`<td key=${name}><${Figure} arm=${arm} name=${name} /></td>`)}
         </tr>`,
       )}</tbody>
-    </table></div>
+    </${Table}>
     ${unfinished.length > 0 && html`<p>Not counted, since they have not ended: ${unfinished.join(", ")}</p>`}
     <h3>Greedy accuracy by iteration</h3>
     <${IterationChart} lines=${lines} label="Greedy accuracy by iteration" />
-    <${Legend} items=${lines.map(({ name, colour, dash }) => [name, colour, dash !== "none"])} />
     ${
       names.length === 1 && // of runs, a table of their own is above
       differing.length > 0 &&
       html`<details><summary>Settings in which they differ (${differing.length})</summary>
-      <div class="scroll" tabindex="0" role="region" aria-label="Settings that differ"><table>
-        <thead><tr><th scope="col">setting</th>${arms.map(({ arm }) => html`<th scope="col" key=${arm}>${arm}</th>`)}</tr></thead>
+      <${Table} label="Settings that differ" head=${["setting", ...arms.map(({ arm }) => arm)]}>
         <tbody>${differing.map(
           (name) =>
             html`<tr key=${name}><td>${name}</td>${arms.map(
               ({ arm, settings }) => html`<td key=${arm}>${name in settings && JSON.stringify(settings[name])}</td>`,
             )}</tr>`,
         )}</tbody>
-      </table></div></details>`
+      </${Table}></details>`
     }
   </${Panel}>`;
 }
-
-/** @param {Schemas["Point"]} point @returns {import("../series.js").SeriesPoint} */
-const asSeriesPoint = ({ iteration, mean, interval, values }) => ({
-  iteration,
-  value: mean,
-  lo: interval?.lo ?? null,
-  hi: interval?.hi ?? null,
-  n: values.length,
-  name: "greedy",
-  over: "",
-  oracle: "",
-  estimated: false,
-});
 
 /** @param {ArmFigures} arm @param {string} name */
 const lastPoint = (arm, name) => arm.curves[name]?.find((point) => point.iteration === arm.iteration);

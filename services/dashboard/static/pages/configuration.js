@@ -1,7 +1,7 @@
 // The configuration of a run: every setting with where it comes from, and the whole as TOML.
 import { html, useState } from "/static/preact.js";
 import { useResponse } from "../api.js";
-import { Empty, Heading, Loading, Panel } from "../parts.js";
+import { Empty, Heading, Loading, Panel, Table } from "../parts.js";
 import { navigate, runUrl, withQuery } from "../router.js";
 
 /** @typedef {Schemas["RunSetting"]} Setting */
@@ -111,11 +111,11 @@ export function AsToml({ toml }) {
 /** @param {{ table: string, settings: Setting[], preset: string | null, hasPapers: boolean }} props */
 function SettingsTable({ table, settings, preset, hasPapers }) {
   const title = table || "run";
+  const head = ["setting", "value", "from", "default", ...(hasPapers ? ["paper, or its code"] : [])];
   return html`<${Panel} title=${title} wide>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`Settings of ${title}`}><table class="settings aligned">
-      <thead><tr><th scope="col">setting</th><th scope="col">value</th><th scope="col">from</th><th scope="col">default</th>${hasPapers && html`<th scope="col">paper, or its code</th>`}</tr></thead>
+    <${Table} label=${`Settings of ${title}`} class="settings aligned" head=${head}>
       <tbody>${settings.map((setting) => html`<${SettingRow} key=${setting.name} setting=${setting} preset=${preset} hasPapers=${hasPapers} />`)}</tbody>
-    </table></div>
+    </${Table}>
   </${Panel}>`;
 }
 

@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { duration, humanise, number } from "../format.js";
-import { Panel } from "../parts.js";
+import { Panel, Table } from "../parts.js";
 
 /** @typedef {Schemas["Amounts"]} Amounts @typedef {Schemas["RunCosts"]} RunCosts */
 
@@ -23,13 +23,12 @@ export function Cost({ run, pollMs }) {
   const total = ["all", "", ...cellsOf(costs.total, costs.currency)];
   return html`<${Panel} title="Cost" wide id="cost"
     about="What the stages have used over all iterations. Devices of inference are those that its applications hold while a stage uses them; devices of training are those that the worker pool gave to it.">
-    <div class="scroll" tabindex="0" role="region" aria-label="Cost by stage"><table class="numbers">
-      <thead><tr>${head.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
+    <${Table} label="Cost by stage" class="numbers" head=${head}>
       <tbody>
         ${rows.map((cells) => html`<tr key=${`${cells[0]} ${cells[1]}`}>${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}
         <tr class="total">${total.map((cell) => html`<td>${cell}</td>`)}</tr>
       </tbody>
-    </table></div>
+    </${Table}>
     <${PerQuestion} costs=${costs} />
   </${Panel}>`;
 }

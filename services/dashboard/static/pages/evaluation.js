@@ -4,7 +4,7 @@ import { useResponse } from "../api.js";
 import { CurveChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
 import { Answer, Typeset } from "../math.js";
-import { DownloadButton, Empty, Heading, Legend, Loading, Panel, Share, Tile } from "../parts.js";
+import { DownloadButton, Empty, Heading, Legend, Loading, Panel, Share, Table, Tile } from "../parts.js";
 import { benchmarkName, evaluationUrl } from "./evaluations.js";
 import { Recheck } from "./recheck.js";
 
@@ -159,8 +159,8 @@ function Question({ id, record: { question, result, answers, judged } }) {
 function Answers({ answers, judged }) {
   const judges = [...new Set(judged.map(({ judge }) => judge))].sort();
   const verdicts = new Map(judged.map(({ judge, sample_index, verdict }) => [`${judge} ${sample_index}`, verdict]));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers"><table>
-    <thead><tr><th scope="col">sample</th><th scope="col">answer</th><th scope="col">verdict</th>${judges.map((judge) => html`<th key=${judge} scope="col">${humanise(judge)}</th>`)}<th scope="col">tokens</th><th scope="col">end</th></tr></thead>
+  const head = ["sample", "answer", "verdict", ...judges.map(humanise), "tokens", "end"];
+  return html`<${Table} label="Answers" head=${head}>
     <tbody>${answers.map(
       ({ sample_index, answer, verdict, tokens, finish_reason }) => html`<tr key=${sample_index}>
         <td>${sample_index < 0 ? "greedy" : sample_index}</td>
@@ -171,7 +171,7 @@ function Answers({ answers, judged }) {
         <td>${finish_reason === "length" ? "cut off" : "stop"}</td>
       </tr>`,
     )}</tbody>
-  </table></div>`;
+  </${Table}>`;
 }
 
 /** The whole replies, which are requested when the question is opened. @param {{ id: string, item: string }} props */

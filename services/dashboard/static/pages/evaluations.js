@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { duration, timeAgo } from "../format.js";
-import { Empty, Heading, Loading, Share } from "../parts.js";
+import { Empty, Heading, Loading, Share, Table } from "../parts.js";
 import { runUrl } from "../router.js";
 
 /** @typedef {Schemas["ListedEvaluation"]} ListedEvaluation */
@@ -35,8 +35,8 @@ export function EvaluationsPage({ query }) {
 
 /** @param {{ evaluations: ListedEvaluation[] }} props */
 function EvaluationTable({ evaluations }) {
-  return html`<div class="panel wide"><div class="scroll" tabindex="0" role="region" aria-label="Evaluations"><table>
-    <thead><tr><th scope="col">benchmark</th><th scope="col">model</th><th scope="col">pass@1</th><th scope="col">greedy</th><th scope="col">majority</th><th scope="col">begun</th><th scope="col">time spent</th><th scope="col">state</th></tr></thead>
+  const head = ["benchmark", "model", "pass@1", "greedy", "majority", "begun", "time spent", "state"];
+  return html`<div class="panel wide"><${Table} label="Evaluations" head=${head}>
     <tbody>${evaluations.map(
       ({ id, benchmark, model, pass_at_1, greedy, majority, created_at, seconds, finished_at }) => html`<tr key=${id}>
         <td><a href=${evaluationUrl(id)} title=${benchmark}>${benchmarkName(benchmark)}</a></td>
@@ -47,5 +47,5 @@ function EvaluationTable({ evaluations }) {
         <td>${finished_at ? "finished" : "not finished"}</td>
       </tr>`,
     )}</tbody>
-  </table></div></div>`;
+  </${Table}></div>`;
 }

@@ -3,6 +3,7 @@ import { html } from "/static/preact.js";
 import { unlessReport } from "../api.js";
 import { IterationChart, VerdictChart } from "../charts.js";
 import { duration, humanise, number, percent } from "../format.js";
+import { FIGURES, SIGNS } from "../known_figures.js";
 import { Empty, Legend, Panel, VERDICTS } from "../parts.js";
 import { checkpointUrl, trainingUrl } from "../router.js";
 import { benchmarkAccuracy, notTested, seriesNamed, TABLE_HEAD, tableRows } from "../series.js";
@@ -31,21 +32,6 @@ const ROLLOUT_ENTROPY_SERIES = [
   ["right_entropy", "right rollouts", "var(--c-kept)"],
   ["wrong_entropy", "wrong rollouts", "var(--c-challenger)"],
 ];
-/** @type {[name: string, title: string, unit: string, isShare: boolean][]} */
-const SIGNALS = [
-  ["policy_entropy", "Policy entropy", "nats per token", false],
-  ["kl", "KL to the reference", "nats per token", false],
-  ["pseudo_reward", "Pseudo-reward", "", false],
-  ["majority_share", "Rollouts that agree with the majority", "", true],
-  ["right_prompt_share", "Prompts with a right rollout", "", true],
-  ["right_clusters", "Strategies of right rollouts", "per prompt", false],
-  ["wrong_clusters", "Strategies of wrong rollouts", "per prompt", false],
-  ["response_length", "Tokens per vote", "tokens", false],
-  ["vote_entropy", "Entropy of the votes", "nats", false],
-  ["unparsed_share", "Votes without an answer", "", true],
-  ["ill_posed_share", "Ill-posed questions", "", true],
-  ["duplicate_share", "Duplicates", "", true],
-];
 
 /**
  * @param {{ url: string, config: import("../parts.js").RunConfig, seriesPoints: SeriesPoint[] }} props `url` is the page
@@ -69,8 +55,7 @@ export function LabelAccuracy({ url, config, seriesPoints }) {
       })),
     };
   });
-  const chart = html`<${IterationChart} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />
-    <${Legend} items=${lines.map((line) => [line.name, line.colour, line.dash !== "none"])} />`;
+  const chart = html`<${IterationChart} lines=${lines} height=${300} label="Pseudo-label accuracy by iteration" />`;
   const kept = allSeries.find(({ over }) => over === "kept");
   const untested = kept ? notTested(kept.points, config) : "";
   const empty = html`<${Empty}>No label has been audited yet. The labels of an iteration are audited after its evaluation.</${Empty}>`;
@@ -86,14 +71,20 @@ export function LabelAccuracy({ url, config, seriesPoints }) {
  * @param {{ steps: StepLabelFigures[], seriesPoints: SeriesPoint[] }} props
  */
 export function TrainingLabels({ steps, seriesPoints }) {
-  /** @param {string[][]} series */
-  const linesOf = (series) =>
-    series.flatMap(([name, title, colour]) =>
+  /**
+   * @param {Children} heading
+   * @param {string[][]} series
+   * @param {string} label
+   * @param {number} height
+   * @param {string} [unit] none if they are shares
+   */
+  const byIteration = (heading, series, label, height, unit) => {
+    const lines = series.flatMap(([name, title, colour]) =>
       seriesNamed(seriesPoints, name).map(({ points }) => ({ name: title, colour, points })),
     );
-  const lines = linesOf(TRAINING_LABEL_SERIES);
-  const counts = linesOf(LABEL_COUNT_SERIES);
-  const entropies = linesOf(ROLLOUT_ENTROPY_SERIES);
+    const chart = html`<${IterationChart} lines=${lines} share=${!unit} unit=${unit} height=${height} label=${label} />`;
+    return lines.length > 0 && html`<h3>${heading}</h3>${chart}`;
+  };
   const stepPoints = steps.flatMap(({ iteration, step, accuracy }) =>
     accuracy ? [{ iteration, step, ...accuracy }] : [],
   );
@@ -106,19 +97,14 @@ export function TrainingLabels({ steps, seriesPoints }) {
   ]);
   const source = steps[0].oracle === "given" ? "compared with the prompts' own answers" : "graded by the exact oracle";
   const byStep = html`<${StepChart} points=${stepPoints} share label="Right labels by training step" />`;
-  const byIteration = html`<h3>By iteration</h3><${IterationChart} lines=${lines} height=${170} label="Labels made in training, by iteration" />
-    <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
-  const numbersByIteration = html`<h3>Number in a step, by iteration</h3><${IterationChart} lines=${counts} share=${false} unit="in a step" height=${150} label="Number of labels in a step, by iteration" />
-    <${Legend} items=${counts.map((line) => [line.name, line.colour])} />`;
-  const entropyByIteration = html`<h3>Entropy of right and wrong rollouts <small>nats per token</small></h3><${IterationChart} lines=${entropies} share=${false} unit="nats per token" height=${150} label="Entropy of right and wrong rollouts, by iteration" />
-    <${Legend} items=${entropies.map((line) => [line.name, line.colour])} />`;
+  const entropyHeading = html`Entropy of right and wrong rollouts <small>nats per token</small>`;
   return html`<${Panel} title="Labels made in training" table=${{ head: ["iteration", "step", "right labels", "95% interval", "n"], rows }}
     about=${`The share of right labels among those that the Solver's method made in training, ${source}. Prompts without a label do not count. The later the iteration, the stronger its colour.`}>
     <h3>By step</h3>
     ${stepPoints.length ? byStep : html`<${Empty}>No prompt was labelled.</${Empty}>`}
-    ${lines.length > 0 && byIteration}
-    ${counts.length > 0 && numbersByIteration}
-    ${entropies.length > 0 && entropyByIteration}
+    ${byIteration("By iteration", TRAINING_LABEL_SERIES, "Labels made in training, by iteration", 170)}
+    ${byIteration("Number in a step, by iteration", LABEL_COUNT_SERIES, "Number of labels in a step, by iteration", 150, "in a step")}
+    ${byIteration(entropyHeading, ROLLOUT_ENTROPY_SERIES, "Entropy of right and wrong rollouts, by iteration", 150, "nats per token")}
   </${Panel}>`;
 }
 
@@ -170,8 +156,7 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
     lineOf("pass@1 of the branch on labelled data", "var(--c-audit)", ["labelled"], "pass_at_1"),
   ];
   const lines = [line, ...others.filter((other) => other.points.length)];
-  const chart = html`<${IterationChart} lines=${lines} label=${`${title} by iteration`} />
-    ${lines.length > 1 && html`<${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />`}`;
+  const chart = html`<${IterationChart} lines=${lines} label=${`${title} by iteration`} legend=${lines.length > 1} />`;
   const untested = notTested(points, config);
   const guarded = untested && `${untested} The guard's signal decline tests whether it falls.`;
   return html`<${Panel} title=${title} about=${`${about}${guarded}`} table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
@@ -186,7 +171,7 @@ export function Difficulty({ url, seriesPoints }) {
     colour: i ? "var(--c-kept)" : "var(--c-challenger)",
     points: points.map((point) => ({ ...point, href: `${url}/${point.iteration}` })),
   }));
-  const chart = html`<${IterationChart} lines=${lines} label="Mean p-hat by iteration" /><${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
+  const chart = html`<${IterationChart} lines=${lines} label="Mean p-hat by iteration" />`;
   return html`<${Panel} title="Difficulty" about="Mean p̂, which shows how far the Solver's votes agree. The Solver learns most at ½." table=${{ head: TABLE_HEAD, rows: tableRows(lines, percent) }}>
     ${lines.length ? chart : html`<${Empty}>No questions have been labelled yet.</${Empty}>`}
   </${Panel}>`;
@@ -235,35 +220,33 @@ export function Rewards({ run, metrics }) {
 
 /** @param {{ seriesPoints: SeriesPoint[] }} props */
 export function Signals({ seriesPoints }) {
-  const signals = SIGNALS.map(([name, title, unit, isShare]) => {
+  const signals = SIGNS.map((name) => {
+    const { title, unit, share } = FIGURES[name];
     const lines = seriesNamed(seriesPoints, name).map(({ over, oracle, points }, i) => ({
       name: [over, oracle && `by ${humanise(oracle)}`].filter(Boolean).join(" ") || title,
       colour: ORACLE_COLOURS[i % ORACLE_COLOURS.length],
       points,
     }));
-    return { name, title, unit, isShare, lines };
+    return { name, title, unit, share, lines };
   }).filter(({ lines }) => lines.length);
-  const rows = signals.flatMap(({ title, isShare, lines }) =>
+  const rows = signals.flatMap(({ title, share, lines }) =>
     tableRows(
       lines.map((line) => ({ ...line, name: `${title}: ${line.name}` })),
-      isShare ? percent : number,
+      share ? percent : number,
     ),
   );
   return html`<${Panel} title="Signs of collapse" wide table=${{ head: TABLE_HEAD, rows }}
     about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, fewer strategies among the rollouts, and repeated questions.">
     ${signals.length === 0 && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     <div class="small-multiples">
-      ${signals.map((signal) => html`<${Signal} key=${signal.name} ...${signal} />`)}
+      ${signals.map(
+        ({ name, title, unit, share, lines }) => html`<div key=${name}>
+          <h3>${title}${unit && html` <small>${unit}</small>`}</h3>
+          <${IterationChart} lines=${lines} share=${share} unit=${unit} height=${150} label=${title} legend=${false} />
+        </div>`,
+      )}
     </div>
   </${Panel}>`;
-}
-
-/** @param {{ title: string, unit: string, isShare: boolean, lines: import("../charts.js").ChartLine[] }} props */
-function Signal({ title, unit, isShare, lines }) {
-  return html`<div>
-    <h3>${title}${unit && html` <small>${unit}</small>`}</h3>
-    <${IterationChart} lines=${lines} share=${isShare} unit=${unit} height=${150} label=${title} />
-  </div>`;
 }
 
 /** @param {{ run: Schemas["RunWithConfig"], stages: Stage[] }} props */

@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { unlessReport } from "../api.js";
 import { duration, humanise, number } from "../format.js";
-import { Panel, Share } from "../parts.js";
+import { Panel, Share, Table } from "../parts.js";
 import { trainingUrl } from "../router.js";
 import { benchmarkAccuracy, labelAccuracy } from "../series.js";
 
@@ -53,9 +53,8 @@ export function Iterations({ run, url, config, iterations, seriesPoints }) {
     </tr>`;
   });
   return html`<${Panel} title="Iterations" wide id="iterations" about=${`${links}Iteration 0 is the base model.`}>
-    <div class="scroll tall" tabindex="0" role="region" aria-label="Iterations"><table class="stacked">
-      <thead><tr>${head.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
+    <${Table} label="Iterations" class="stacked" tall head=${head}>
       <tbody>${rows.reverse()}</tbody>
-    </table></div>
+    </${Table}>
   </${Panel}>`;
 }

@@ -2,7 +2,7 @@
 import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { humanise, number, percent, points } from "../format.js";
-import { Loading, Panel, Status } from "../parts.js";
+import { Loading, Panel, Status, Table } from "../parts.js";
 import { runUrl } from "../router.js";
 
 /** @typedef {Schemas["LatestFigure"]} LatestFigure */
@@ -28,10 +28,9 @@ export function LatestFigures({ runs, figures, baseline, oracle }) {
     ? ` The third line is the difference to ${baseline}: of accuracy on a benchmark on the same questions, of any other figure as if the runs were independent. Its interval is of these two trainings and says nothing about another.`
     : "";
   const about = `The first line is the last iteration, the second the one with the highest accuracy on the benchmark, if that is another.${difference}`;
+  const head = ["run", "method", "state", ...figures.map(({ title }) => title)];
   return html`<${Panel} title="Latest figures" wide about=${about}>
-    <${Loading} data=${data} error=${error}><div class="scroll" tabindex="0" role="region" aria-label="Latest figures"><table class="latest">
-      <caption class="sr">The latest figures of each run</caption>
-      <thead><tr><th scope="col">run</th><th scope="col">method</th><th scope="col">state</th>${figures.map(({ name, title }) => html`<th key=${name} scope="col">${title}</th>`)}</tr></thead>
+    <${Loading} data=${data} error=${error}><${Table} label="Latest figures" class="latest" head=${head}>
       <tbody>${runs.map(({ name, detail, method }) => {
         const latest = data?.find(({ run }) => run === name);
         return html`<tr key=${name}>
@@ -39,7 +38,7 @@ export function LatestFigures({ runs, figures, baseline, oracle }) {
           ${figures.map((figure) => html`<td key=${figure.name}><${Cell} figure=${latest?.figures.find((other) => other.name === figure.name)} share=${figure.share} oracle=${figure.oracle ?? null} /></td>`)}
         </tr>`;
       })}</tbody>
-    </table></div></${Loading}>
+    </${Table}></${Loading}>
   </${Panel}>`;
 }
 

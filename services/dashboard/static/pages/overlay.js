@@ -3,7 +3,7 @@ import { html } from "/static/preact.js";
 import { useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
 import { number, percent } from "../format.js";
-import { Empty, Legend, Loading, Panel } from "../parts.js";
+import { Empty, Loading, Panel } from "../parts.js";
 import { TABLE_HEAD, tableRows } from "../series.js";
 
 /** @typedef {Schemas["ComparedFigure"]} ComparedFigure */
@@ -72,7 +72,7 @@ export function CurvePanel({ title, about, names, colours, parameters, share, un
   };
   return html`<${Panel} title=${title} about=${about} table=${table}>
     <${Loading} data=${data} error=${error}>
-      ${lines.length ? html`<${IterationChart} lines=${lines} share=${share} unit=${unit} axis=${axis} label=${title} /><${Legend} items=${lines.map(({ name, colour }) => [name, colour])} />` : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
+      ${lines.length ? html`<${IterationChart} lines=${lines} share=${share} unit=${unit} axis=${axis} label=${title} />` : html`<${Empty}>None of these runs has this figure.</${Empty}>`}
     </${Loading}>
   </${Panel}>`;
 }

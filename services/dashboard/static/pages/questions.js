@@ -4,7 +4,7 @@ import { useResponse } from "../api.js";
 import { humanise, number } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { PAGE_SIZE } from "../neighbours.js";
-import { Empty, isLive, Loading, ORACLE_VERDICTS, OracleVerdict, VERDICTS, Verdict } from "../parts.js";
+import { Empty, isLive, Loading, ORACLE_VERDICTS, OracleVerdict, Table, VERDICTS, Verdict } from "../parts.js";
 import { navigate, withQuery } from "../router.js";
 import { Exports } from "./exports.js";
 
@@ -167,14 +167,13 @@ function FilterInput({ value = "", onCommit, ...attributes }) {
  */
 export function QuestionTable({ questions, url, query, label = "Questions" }) {
   const isGiven = questions.some(({ given_answer }) => given_answer !== null);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}>
-    <table class="questions">
-      <thead><tr><th scope="col">#</th><th scope="col">Question</th>${isGiven && html`<th scope="col">True answer (given)</th>`}<th scope="col">Pseudo-label</th><th scope="col">p̂</th><th scope="col">Verdict</th><th scope="col">Oracle</th></tr></thead>
-      <tbody>
-        ${questions.map((question) => html`<${QuestionRow} key=${question.id} question=${question} isGiven=${isGiven} href=${withQuery(`${url}/${question.index}`, query)} />`)}
-      </tbody>
-    </table>
-  </div>`;
+  const given = isGiven ? ["True answer (given)"] : [];
+  const head = ["#", "Question", ...given, "Pseudo-label", "p̂", "Verdict", "Oracle"];
+  return html`<${Table} label=${label} class="questions" head=${head}>
+    <tbody>
+      ${questions.map((question) => html`<${QuestionRow} key=${question.id} question=${question} isGiven=${isGiven} href=${withQuery(`${url}/${question.index}`, query)} />`)}
+    </tbody>
+  </${Table}>`;
 }
 
 /** @param {{ question: Schemas["QuestionSummary"], isGiven: boolean, href: string }} props `href` is the question's page */

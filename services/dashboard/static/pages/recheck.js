@@ -1,7 +1,7 @@
 // What a judge says about an evaluation, beside what the grader says.
 import { html } from "/static/preact.js";
 import { humanise, number } from "../format.js";
-import { Panel, Share } from "../parts.js";
+import { Panel, Share, Table } from "../parts.js";
 
 /** @param {{ recheck: Schemas["Recheck"], figures: Schemas["EvaluationFigures"] }} props */
 export function Recheck({ recheck, figures }) {
@@ -18,8 +18,7 @@ export function Recheck({ recheck, figures }) {
   ]);
   const about = `${number(judged)} of ${number(answers)} different answers were judged, ${number(unclear)} of them without a clear verdict; these keep the grader's.`;
   return html`<${Panel} title=${`Rechecked by ${humanise(judge)}`} about=${about}>
-    <div class="scroll" tabindex="0" role="region" aria-label="Accuracy by grader and judge"><table>
-      <thead><tr><th scope="col">right by</th><th scope="col">pass@1</th><th scope="col">greedy</th></tr></thead>
+    <${Table} label="Accuracy by grader and judge" head=${["right by", "pass@1", "greedy"]}>
       <tbody>${rows.map(
         ([name, accuracy]) => html`<tr key=${name}>
           <td>${name}</td>
@@ -27,12 +26,11 @@ export function Recheck({ recheck, figures }) {
           <td><${Share} estimate=${accuracy?.greedy} /></td>
         </tr>`,
       )}</tbody>
-    </table></div>
-    <div class="scroll" tabindex="0" role="region" aria-label="Disagreements of grader and judge"><table>
-      <thead><tr><th scope="col">the grader says</th><th scope="col">the judge says otherwise</th></tr></thead>
+    </${Table}>
+    <${Table} label="Disagreements of grader and judge" head=${["the grader says", "the judge says otherwise"]}>
       <tbody>${disagreements.map(
         ([name, estimate]) => html`<tr key=${name}><td>${name}</td><td><${Share} estimate=${estimate} /></td></tr>`,
       )}</tbody>
-    </table></div>
+    </${Table}>
   </${Panel}>`;
 }

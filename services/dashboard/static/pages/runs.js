@@ -2,7 +2,7 @@
 import { html, useRef, useState } from "/static/preact.js";
 import { post, toError, useResponse } from "../api.js";
 import { IterationChart } from "../charts.js";
-import { Empty, ErrorMessage, Heading, isLive, Legend, Loading, Share } from "../parts.js";
+import { Empty, ErrorMessage, Heading, isLive, Loading, Share } from "../parts.js";
 import { runUrl } from "../router.js";
 import { evaluatedAccuracy, labelAccuracy, latestPoint } from "../series.js";
 import { isStored, Reason, RunStatus, withCode } from "../states.js";
@@ -86,8 +86,7 @@ function RunCard({ run, seriesPoints }) {
     lines.push({ name: benchmark.title.toLowerCase(), colour: "var(--c-held-out)", points: benchmark.points });
   }
   const chartLabel = `Label accuracy and accuracy on the benchmark of ${name}`;
-  const chart = html`<${IterationChart} lines=${lines} height=${170} label=${chartLabel} />
-    <${Legend} items=${lines.map((line) => [line.name, line.colour])} />`;
+  const chart = html`<${IterationChart} lines=${lines} height=${170} label=${chartLabel} />`;
   return html`<article class="card run">
     <div class="words">
       ${heading}

@@ -1,6 +1,6 @@
 // The settings in which compared runs differ.
 import { html } from "/static/preact.js";
-import { Empty, Fold, Panel } from "../parts.js";
+import { Empty, Fold, Panel, Table } from "../parts.js";
 import { runUrl } from "../router.js";
 import { SettingName, settingValue } from "./configuration.js";
 
@@ -26,13 +26,13 @@ export function DifferingSettings({ comparison: { runs, settings } }) {
 
 /** @param {{ runs: string[], settings: Setting[], label: string }} props */
 function SettingsTable({ runs, settings, label }) {
-  return html`<div class="scroll tall" tabindex="0" role="region" aria-label=${label}><table class="settings">
-    <thead><tr><th scope="col">setting</th>${runs.map((run) => html`<th scope="col" key=${run}><a href=${`${runUrl(run)}/configuration`}>${run}</a></th>`)}</tr></thead>
+  const links = runs.map((run) => html`<a href=${`${runUrl(run)}/configuration`}>${run}</a>`);
+  return html`<${Table} label=${label} class="settings" tall head=${["setting", ...links]}>
     <tbody>${settings.map(
       ({ name, values }) => html`<tr key=${name}>
         <th scope="row"><${SettingName} name=${name} /></th>
         ${runs.map((run) => html`<td key=${run}>${run in values ? settingValue(values[run]) : html`<span class="none">no such setting</span>`}</td>`)}
       </tr>`,
     )}</tbody>
-  </table></div>`;
+  </${Table}>`;
 }

@@ -5,7 +5,7 @@ import { useResponse, useResponses } from "../api.js";
 import { humanise, number } from "../format.js";
 import { Answer, Typeset } from "../math.js";
 import { PAGE_SIZE } from "../neighbours.js";
-import { configOf, Empty, ErrorMessage, Heading, Loading, Panel } from "../parts.js";
+import { configOf, Empty, ErrorMessage, Heading, Loading, Panel, Table } from "../parts.js";
 import { checkpointUrl, navigate, runUrl, trainingUrl } from "../router.js";
 import { StepChart } from "../step_chart.js";
 import { filteredUrl } from "./questions.js";
@@ -156,13 +156,12 @@ function Filters({ role, url, query, sort, steps }) {
 function RolloutTable({ training, url, query, rollouts }) {
   const parts = [...new Set(rollouts.flatMap((rollout) => Object.keys(rollout.parts)))];
   const answer = training.role === "solver" ? ["answer"] : [];
-  const head = ["question", ...answer, "reward", ...parts.map(humanise), "advantage", "tokens", "entropy", "end"];
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Rollouts">
-    <table class="rollouts stacked">
-      <thead><tr><th scope="col">step <small>prompt.rollout</small></th>${head.map((name) => html`<th key=${name} scope="col">${name}</th>`)}<th scope="col"><span class="sr">text</span></th></tr></thead>
-      ${rollouts.map((rollout) => html`<${RolloutRows} key=${`${rollout.step}/${rollout.prompt}/${rollout.rollout}`} training=${training} url=${url} query=${query} rollout=${rollout} parts=${parts} />`)}
-    </table>
-  </div>`;
+  const [position, text] = [html`step <small>prompt.rollout</small>`, html`<span class="sr">text</span>`];
+  const figures = ["reward", ...parts.map(humanise), "advantage", "tokens", "entropy", "end"];
+  const head = [position, "question", ...answer, ...figures, text];
+  return html`<${Table} label="Rollouts" class="rollouts stacked" head=${head}>
+    ${rollouts.map((rollout) => html`<${RolloutRows} key=${`${rollout.step}/${rollout.prompt}/${rollout.rollout}`} training=${training} url=${url} query=${query} rollout=${rollout} parts=${parts} />`)}
+  </${Table}>`;
 }
 
 /**
