@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Part, Positive, Seconds, Temperature, Tokens, Workers
+from core.settings.bounds import Answers, Part, Positive, Temperature
 from core.settings.serving import Service
 from core.suggestions import did_you_mean
 
@@ -46,9 +46,9 @@ class Judge(Service):
     prompt: JudgePrompt = "annotate"
     samples: Answers = 1  # replies per question; more than half of them must agree
     temperature: _Temperature = 0.1  # R-Zero E.3; None: not sent, for a service that refuses it
-    max_tokens: Tokens = 4096
-    concurrency: Workers = 16  # requests at the same time
 
+    max_tokens: ClassVar[int] = 4096  # as many as `timeout` leaves time for
+    concurrency: ClassVar[int] = 16  # requests at the same time; a service that limits their rate has them repeated
     attempts: ClassVar[int] = 8  # per request; many, since a service may limit the rate of requests
     batch: ClassVar[int] = 64  # questions whose labels are stored together or not at all: at most so many are lost
     # Questions with known verdicts, added to each batch, of which this share must be right: a judge that is right nine
@@ -76,8 +76,9 @@ class Program(Part):
     no word is an absolute path.
     """
 
+    timeout: ClassVar[float] = 600.0  # seconds, for all pseudo-labels of an iteration; a hanging program ends there
+
     file: str  # an executable file, by its absolute path
-    timeout: Seconds = 600.0  # for all pseudo-labels of an iteration
 
     @field_validator("file")
     @classmethod

@@ -5,7 +5,7 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -81,12 +81,15 @@ class _Run(Part):
     """The settings that both kinds of run have. The file name of the preset is not one of them: two presets with equal
     values give equal configurations."""
 
+    # Of each training step, the prompts whose rollouts are stored: 10 MB of text in a training of R-Zero's size; all of
+    # its 128 would be 157 MB (docs/storage.md).
+    rollout_prompts: ClassVar[int] = 8
+
     kind: Flow  # the flow that runs it
     seed: Seed = 0
     iterations: Iterations = 3
     base_model: str = "micro"  # "micro", "micro-long", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
-    rollout_prompts: Annotated[int, Field(ge=0, le=10_000)] = 8  # whose rollouts are stored, of each training step
     dataset: Votes = Votes()
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()

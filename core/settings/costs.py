@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -13,13 +13,14 @@ _Amount = Annotated[float, Field(gt=0, le=1e15)]
 
 
 class Rates(Part):
-    """Prices, in any currency. 0: it costs nothing, or its price is not known."""
+    """Prices, in US dollars. 0: it costs nothing, or its price is not known."""
+
+    currency: ClassVar[str] = "USD"  # in which clouds and the services of models state their prices
 
     gpu_hour: _Rate = 0.0
     cpu_hour: _Rate = 0.0
     judge_prompt: _Rate = 0.0  # per million tokens
     judge_reply: _Rate = 0.0  # per million tokens
-    currency: str = Field("USD", pattern=r"^[A-Za-z]{1,10}$")
 
     @property
     def known(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -125,12 +125,13 @@ class EarlyStopping(Part):
     Solver (SRT 5.1).
 
     `benchmark` is like `Evaluation.benchmark`; or "prompts", a share of the run's own prompts, drawn at random, which
-    the Solver is then not trained on. SRT 5.1 holds out 1% of DAPO.
+    the Solver is then not trained on.
     """
+
+    share: ClassVar[float] = 0.01  # of the prompts, if `benchmark` is "prompts": SRT 5.1 holds out 1% of DAPO
 
     benchmark: str
     patience: Iterations = 2
-    share: float = Field(0.01, gt=0, lt=1)  # of the prompts, if `benchmark` is "prompts"
 
     def held_out_of(self, prompts: int) -> int:
         """How many of so many prompts are held out."""

@@ -58,15 +58,16 @@ class Guard(Part):
     neither.
 
     "pause" asks a person in the Prefect UI. "roll_back" goes back to the best earlier iteration by pass@1 and continues
-    from there, at most `max_roll_backs` times in a run; after that it stops the run. "stop" ends the run with the best
+    from there, once in a run (`max_roll_backs`); after that it stops the run. "stop" ends the run with the best
     checkpoint as its result. With any of these three actions, a signal of a step ends the training stage at that step.
     """
 
     actions: dict[Signal, Action] = Field(default_factory=_warnings, validate_default=True)
     window: Positive = 3  # steps that are looked at together, since a single step may be an outlier
     one_answer_share: Share = 0.3  # of a step's distinct prompts, with the same majority answer
-    max_roll_backs: int = Field(1, ge=0, le=10_000)
 
+    # The next iteration has other seeds, so one more attempt is worth its time; a second collapse is no accident.
+    max_roll_backs: ClassVar[int] = 1
     # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
     hacking_jump: ClassVar[float] = 0.05  # rise of the votes' agreement with their majority, since the first steps…
     hacking_kl: ClassVar[float] = 0.15  # …and the least KL to the reference, in nats per token
