@@ -258,7 +258,7 @@ class _Typesetter:
                 words += piece
                 continue
             if words:
-                written.append(_in_text(words))
+                written.append(_WORDS.sub(_phrase, _BLANKS.sub(" ", words)))
                 words = ""
             written.append(piece)
         text = ""
@@ -269,11 +269,6 @@ class _Typesetter:
             parts.append(piece)
             text = piece or text
         return "".join(parts)
-
-
-def _in_text(words: str) -> str:
-    """The content of a `\\text{}`: each phrase stays in one, a function gets its command, the rest is mathematics."""
-    return _WORDS.sub(_phrase, _BLANKS.sub(" ", words))
 
 
 def _phrase(words: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ import than a whole vote. Sizes are exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -100,19 +100,13 @@ def _factors(text: str) -> Iterator[tuple[str, int]]:
 
 def times(product: Unit, unit: Unit, exponent: int = 1) -> Unit:
     """The product of a unit and a power of another."""
-    powers, words = (
-        _sum(ours, theirs, exponent) for ours, theirs in ((product.powers, unit.powers), (product.words, unit.words))
-    )
-    return Unit(product.size * unit.size**exponent, powers, words)
-
-
-def _sum(
-    ours: Iterable[tuple[str, int]], theirs: Iterable[tuple[str, int]], factor: int
-) -> tuple[tuple[str, int], ...]:
-    exponents = dict(ours)
-    for name, exponent in theirs:
-        exponents[name] = exponents.get(name, 0) + exponent * factor
-    return tuple(sorted((name, exponent) for name, exponent in exponents.items() if exponent))
+    sums = []
+    for ours, theirs in ((product.powers, unit.powers), (product.words, unit.words)):
+        exponents = dict(ours)
+        for name, power in theirs:
+            exponents[name] = exponents.get(name, 0) + power * exponent
+        sums.append(tuple(sorted((name, power) for name, power in exponents.items() if power)))
+    return Unit(product.size * unit.size**exponent, *sums)
 
 
 def _named(word: str) -> Unit | None:

@@ -61,7 +61,12 @@ class ChallengerReward(Objective):
             )
         paper = self.variant == "paper"
         clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
-        shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), self.bleu_distance)
+        # Imported here, because every command imports the methods, and only the Challenger's reward needs SciPy.
+        from core.questions.similarity import clusters
+
+        cluster_of = clusters([questions[i] or "" for i in clustered], self.bleu_distance)
+        sizes = Counter(cluster_of)
+        shares = [sizes[cluster] / len(questions) for cluster in cluster_of]
         share_of = dict(zip(clustered, shares, strict=True))
         score_of = _paper if paper else _official
         scores = [score_of(label, self.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
@@ -89,15 +94,6 @@ class Supervised(Method):
 
     type: Literal["supervised"] = "supervised"
     labels: Literal["offline"] = "offline"
-
-
-def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
-    # Imported here, because every command imports the methods, and only the Challenger's reward needs SciPy.
-    from core.questions.similarity import clusters
-
-    cluster_of = clusters(questions, distance)
-    sizes = Counter(cluster_of)
-    return [sizes[cluster] / batch for cluster in cluster_of]
 
 
 def _paper(label: PseudoLabel | None, penalty: float) -> Score:
