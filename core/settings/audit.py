@@ -118,7 +118,7 @@ class Audit(Part):
     @model_validator(mode="after")
     def _judge_settings_fit_the_oracle(self) -> Audit:
         if self.oracle == "judge" and self.judge is None:
-            raise ValueError("judge: expected a table with url and model, since oracle is 'judge'; got none")
+            raise ValueError("judge: expected a table with url and model, since oracle is 'judge', got none")
         if self.oracle != "judge" and self.judge is not None:
             raise ValueError(f"judge: belongs to oracle = 'judge', got oracle = {self.oracle!r}: leave the table out")
         if self.oracle != "judge" and self.sample is not None:
@@ -128,7 +128,7 @@ class Audit(Part):
     @model_validator(mode="after")
     def _program_fits_the_oracle(self) -> Audit:
         if self.oracle == "program" and self.program is None:
-            raise ValueError("program: expected a table with file, since oracle is 'program'; got none")
+            raise ValueError("program: expected a table with file, since oracle is 'program', got none")
         if self.oracle != "program" and self.program is not None:
             raise ValueError(f"program: belongs to oracle = 'program', got oracle = {self.oracle!r}: leave it out")
         return self
