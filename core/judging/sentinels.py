@@ -71,8 +71,13 @@ def draw_sentinels(prompt: JudgePrompt, questions: Sequence[str], n: int, seed: 
         drafts = [(kind, kind(rng)) for kind in _KINDS for _ in range(_DRAFTS)]
 
         def difference(draft: tuple[_Kind, _Problem], expected: Expected = expected, model: str = model) -> float:
+            # Up to 2 for words and signs that the two questions do not share, and up to 1 for their lengths.
             kind, problem = draft
-            return _difference(_question_text(problem, expected, latex), model) + _REPETITION * used[kind]
+            text = _question_text(problem, expected, latex)
+            ours, theirs = _words(text), _words(model)
+            shared = len(ours & theirs) / max(1, len(ours | theirs))
+            lengths = abs(len(text) - len(model)) / max(1, len(text), len(model))
+            return 2 * (1 - shared) + lengths + _REPETITION * used[kind]
 
         kind, problem = min(drafts, key=difference)
         used[kind] += 1
@@ -91,13 +96,6 @@ def _sentinel(key: str, problem: _Problem, expected: Expected, latex: bool, rng:
 def _question_text(problem: _Problem, expected: Expected, latex: bool) -> str:
     question = problem.broken if expected == "ill_posed" else problem.question
     return question if latex else question.replace("$", "")
-
-
-def _difference(a: str, b: str) -> float:
-    """How different two questions look: up to 2 for words and signs that they do not share, and up to 1 for lengths."""
-    words_a, words_b = _words(a), _words(b)
-    shared = len(words_a & words_b) / max(1, len(words_a | words_b))
-    return 2 * (1 - shared) + abs(len(a) - len(b)) / max(1, len(a), len(b))
 
 
 def _words(text: str) -> set[str]:

@@ -184,16 +184,6 @@ def iteration_alarms(
         text = f"pass@1 is {fall.now:.1%}, down from {fall.best:.1%} on the same {fall.n:,} questions"
         chance = f"chance explains such a fall with p = {fall.p:.1g}, below {fall.limit:.1g}"
         signals.append(("decline", fall.points, guard.decline_points, f"{text}; {chance}"))
-    signals += _challenger_signals(figures, guard)
-    return [
-        Alarm(signal, guard.action(signal), value, threshold, None, text)
-        for signal, value, threshold, text in signals
-        if guard.action(signal) != "ignore"
-    ]
-
-
-def _challenger_signals(figures: Mapping[str, float | None], guard: Guard) -> list[tuple[Signal, float, float, str]]:
-    signals: list[tuple[Signal, float, float, str]] = []
     ill_posed, repetition = figures.get("ill_posed_share"), figures.get("repetition_share")
     if ill_posed is not None and ill_posed > guard.ill_posed_share:
         text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
@@ -201,7 +191,11 @@ def _challenger_signals(figures: Mapping[str, float | None], guard: Guard) -> li
     if repetition is not None and repetition > guard.repetition_share:
         text = f"{repetition:.0%} of the Challenger's questions repeat another"
         signals.append(("repetition", repetition, guard.repetition_share, text))
-    return signals
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, None, text)
+        for signal, value, threshold, text in signals
+        if guard.action(signal) != "ignore"
+    ]
 
 
 def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:
