@@ -134,9 +134,22 @@ def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECON
     address = _masked(target)
     try:
         if target.get_backend_name() == "sqlite":
-            _prepare_file(Path(target.database or ""), create)
+            path = Path(target.database or "")
+            if create:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
+            elif not path.is_file():
+                raise NotThere(
+                    "there is no such file; check the address, or let `coevo up` or `coevo store migrate` create it"
+                )
         if create:
-            _migrate(target)
+            # On SQLite, a migration may rebuild a table and drop the old one. With foreign keys on, the drop would
+            # delete the rows that refer to the table.
+            engine = _engine(target, foreign_keys=False)
+            try:
+                with engine.execution_options(**{_WRITE: True}).begin() as connection:
+                    migrate(connection)
+            finally:
+                engine.dispose()
         store = Store(_engine(target, reads_wait_s=reads_wait_s), address)
         try:
             with store.read() as session:
@@ -170,24 +183,6 @@ def _masked(target: URL) -> str:
     if "password" in target.query:
         target = target.update_query_dict({"password": "***"})
     return target.render_as_string(hide_password=True)
-
-
-def _prepare_file(path: Path, create: bool) -> None:
-    if create:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
-    elif not path.is_file():
-        raise NotThere("there is no such file; check the address, or let `coevo up` or `coevo store migrate` create it")
-
-
-def _migrate(target: URL) -> None:
-    # On SQLite, a migration may rebuild a table and drop the old one. With foreign keys on, the drop would delete the
-    # rows that refer to the table.
-    engine = _engine(target, foreign_keys=False)
-    try:
-        with engine.execution_options(**{_WRITE: True}).begin() as connection:
-            migrate(connection)
-    finally:
-        engine.dispose()
 
 
 def _engine(target: URL, foreign_keys: bool = True, reads_wait_s: float = _BUSY_SECONDS) -> Engine:

@@ -75,7 +75,10 @@ class TextWriter:
             return
         make_folder(self._parts)
         with replacing(self._parts / f"{batch_index:08d}.parquet") as temporary, _writer(temporary) as writer:
-            writer.write_table(_table(rollouts))
+            rows = [(rollout.question_id, rollout.sample_index, to_stored(rollout.text)) for rollout in rollouts]
+            columns = zip(*rows, strict=True) if rows else ([], [], [])
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+            writer.write_table(pa.table(arrays, schema=_SCHEMA))
 
     def finish(self) -> Path:
         """Merge the parts into one file, in order of their batches, and remove them. A second call changes nothing."""
@@ -110,7 +113,9 @@ def iterate_texts(path: Path, question_ids: Sequence[str] | None = None) -> Iter
     try:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                if _may_hold(file.metadata.row_group(group), only_ids):
+                ids = file.metadata.row_group(group).column(0).statistics
+                is_bounded = only_ids is not None and ids is not None and ids.has_min_max
+                if not is_bounded or any(ids.min <= key <= ids.max for key in only_ids or ()):
                     yield from _rows(file.read_row_group(group), only_ids)
     except FileNotFoundError as error:
         raise StoreError(f"texts {path}: no such file: the stage is not finished, or it keeps no texts") from error
@@ -118,24 +123,11 @@ def iterate_texts(path: Path, question_ids: Sequence[str] | None = None) -> Iter
         raise StoreError(f"texts {path}: cannot be read: {error}") from error
 
 
-def _may_hold(group: Any, only_ids: frozenset[str] | None) -> bool:
-    ids = group.column(0).statistics
-    return only_ids is None or ids is None or not ids.has_min_max or any(ids.min <= key <= ids.max for key in only_ids)
-
-
 def _rows(table: Any, only_ids: frozenset[str] | None) -> Iterator[RolloutText]:
     ids, samples, texts = (table[name] for name in _SCHEMA.names)
     for i, question_id in enumerate(ids.to_pylist()):
         if only_ids is None or question_id in only_ids:
             yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
-
-
-def _table(rollouts: Iterable[Rollout | RolloutText]) -> Any:
-    rows = [(rollout.question_id, rollout.sample_index, to_stored(rollout.text)) for rollout in rollouts]
-    columns = zip(*rows, strict=True) if rows else ([], [], [])
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
-    )
 
 
 def _regrouped(parts: Iterable[Path]) -> Iterator[Any]:

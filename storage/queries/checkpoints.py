@@ -93,7 +93,11 @@ def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     ancestors = {row[0]: Checkpoint(*row) for row in session.execute(_ancestors(), {"id": checkpoint})}
     if not ancestors:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
-    return _in_order(ancestors, checkpoint)
+    # SQL guarantees no order for the rows of a recursive query.
+    chain = [ancestors[checkpoint]]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(ancestors[parent])
+    return chain
 
 
 # These statements are cached, because building one takes several times as long as running it.
@@ -115,11 +119,3 @@ def _ancestors() -> Select[*tuple[Any, ...]]:
     parent = _TABLE.alias()
     above = above.union_all(select(*(parent.c[name] for name in names)).where(parent.c.id == above.c.parent))
     return select(above)
-
-
-def _in_order(checkpoints: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
-    """From `checkpoint` to the base model. SQL guarantees no order for the rows of a recursive query."""
-    chain = [checkpoints[checkpoint]]
-    while (parent := chain[-1].parent) is not None:
-        chain.append(checkpoints[parent])
-    return chain

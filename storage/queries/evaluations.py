@@ -90,12 +90,8 @@ def finished_on(session: Session, model: str, benchmark: str) -> list[Evaluation
 
 def add_benchmark_items(session: Session, sha256: str, items: Sequence[BenchmarkItem]) -> None:
     """Store the questions of a benchmark under the sha256 of all of them."""
-    rows = ({"sha256": sha256, "position": i, "item_id": item.id, **_without_id(item)} for i, item in enumerate(items))
-    insert_new(session, BenchmarkItems, rows)
-
-
-def _without_id(item: BenchmarkItem) -> dict[str, Any]:
-    return {name: value for name, value in asdict(item).items() if name != "id"}
+    rows = ({"sha256": sha256, "position": i, **asdict(item)} for i, item in enumerate(items))
+    insert_new(session, BenchmarkItems, ({"item_id": row.pop("id"), **row} for row in rows))
 
 
 def benchmark_items(session: Session, sha256: str, ids: Sequence[str] | None = None) -> list[BenchmarkItem]:

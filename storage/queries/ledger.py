@@ -7,7 +7,7 @@ once another owner has claimed the stage. So two owners never both write.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -43,11 +43,14 @@ def claim_stage(
     beginning = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
     reset = {**beginning, "attempt": Stages.attempt + 1, "finished_at": None, "result": None, "error": None}
     # A single statement decides, so if two owners claim at once, one of them wins.
+    own_or_expired = or_(Stages.owner == owner, Stages.lease_expires <= now)
     claimed = session.execute(
         insert_into(session, Stages)
         .values(run=run, iteration=iteration, stage=stage, **lease, attempt=1, started_at=now)
         .on_conflict_do_update(
-            index_elements=["run", "iteration", "stage"], set_={**lease, **reset}, where=_claimable(owner, now)
+            index_elements=["run", "iteration", "stage"],
+            set_={**lease, **reset},
+            where=or_(Stages.status == "failed", and_(Stages.status == "running", own_or_expired)),
         )
         .returning(*columns(Stages, StageRow))
     ).one_or_none()
@@ -57,11 +60,6 @@ def claim_stage(
     if current is not None and current.status == "done":
         return current
     raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody to work on it, but {_holder(current)}")
-
-
-def _claimable(owner: str, now: datetime) -> Any:
-    own_or_expired = or_(Stages.owner == owner, Stages.lease_expires <= now)
-    return or_(Stages.status == "failed", and_(Stages.status == "running", own_or_expired))
 
 
 def renew_lease(

@@ -60,7 +60,10 @@ def references(session: Session, run: str) -> tuple[int, list[MissingReference]]
             name, key_column = key.column.table.name, key.column.name
             if name not in ("questions", "checkpoints"):
                 continue
-            refers = [_names(table, run), key.parent.is_not(None)]
+            refers = [
+                table.c.run == run if "run" in table.c else table.c.question_id.startswith(f"{run}/", autoescape=True),
+                key.parent.is_not(None),
+            ]
             count += session.scalar(select(func.count()).select_from(table).where(*refers)) or 0
             parent = key.column.table.alias()  # checkpoints refer to checkpoints
             to_nothing = ~exists().where(parent.c[key_column] == key.parent)
@@ -70,11 +73,6 @@ def references(session: Session, run: str) -> tuple[int, list[MissingReference]]
                 for *at, value in rows
             ]
     return count, missing
-
-
-def _names(table: Table, run: str) -> ColumnElement[bool]:
-    """The condition for rows that name the run, if only in the key of their question, which may be missing."""
-    return table.c.run == run if "run" in table.c else table.c.question_id.startswith(f"{run}/", autoescape=True)
 
 
 def referring_runs(session: Session, run: str) -> list[str]:

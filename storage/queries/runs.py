@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
@@ -69,14 +68,10 @@ def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
     known = config_from(stored).model_dump(mode="json", exclude={*LIMITS})
     requested = config.model_dump(mode="json", exclude={*LIMITS})
     if known != requested:
-        differences = "; ".join(_differences(known, requested))
+        before, now = differing({"stored": known, "requested": requested}).values()
+        names = sorted({*before, *now})
+        differences = "; ".join(f"{name} is {before.get(name)!r}, got {now.get(name)!r}" for name in names)
         raise StoreError(f"run {stored.name}: exists with another configuration: {differences}. Choose another name")
-
-
-def _differences(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
-    before, now = differing({"stored": stored, "requested": requested}).values()
-    for name in sorted({*before, *now}):
-        yield f"{name} is {before.get(name)!r}, got {now.get(name)!r}"
 
 
 def get_run(session: Session, name: str) -> RunDetail:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Select, Table, func, inspect, literal, select
+from sqlalchemy import ColumnElement, Table, func, inspect, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -46,20 +46,13 @@ def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, 
     remaining = iter(rows)
     while chunk := list(islice(remaining, _CHUNK)):
         if isinstance(insert, postgresql.Insert):
-            filled = insert.from_select(list(chunk[0]), _unnested(table, chunk))
+            # The rows come from one array per column. One statement per row would take twice the time.
+            types = {name: postgresql.ARRAY(table.c[name].type, dimensions=1) for name in chunk[0]}
+            arrays = (literal([row[name] for row in chunk], type_) for name, type_ in types.items())
+            filled = insert.from_select([*types], select(*map(func.unnest, arrays)))
             session.execute(filled.on_conflict_do_nothing(index_elements=key))
         else:
             session.execute(insert.on_conflict_do_nothing(index_elements=key), chunk)
-
-
-def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[Any, ...]]:
-    """Select `rows` from one array per column. One statement per row would take twice the time."""
-    return select(
-        *[
-            func.unnest(literal([row[name] for row in rows], postgresql.ARRAY(table.c[name].type, dimensions=1)))
-            for name in rows[0]
-        ]
-    )
 
 
 def insert_dataclasses(session: Session, model: type[Base], objects: Iterable[Any], dataclass: type[Any]) -> None:

@@ -65,7 +65,10 @@ def list_rollouts(
         )
         if value is not None
     ]
-    order = _order(sort)
+    # What the rows are sorted by, all in ascending order.
+    column = getattr(TrainingRollouts, _field(sort))
+    value = func.coalesce(-column if sort.startswith("-") else column, _MISSING)
+    order: list[ColumnElement[Any]] = [*_KEY] if sort == "step" else [value, *_KEY]
     if after:
         conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
     if rewarded_wrong:
@@ -134,12 +137,10 @@ def _rewarded_wrong(
     with session.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)) as rows:
         for *values, truth, contradicted in rows:
             rollout = TrainingRollout(*values)
-            if contradicted or _differ(rollout.answer, truth):
+            answer = rollout.answer
+            differs = answer is not None and truth is not None and verdict_here(answer, truth) == "unequal"
+            if contradicted or differs:
                 yield rollout
-
-
-def _differ(answer: str | None, truth: str | None) -> bool:
-    return answer is not None and truth is not None and verdict_here(answer, truth) == "unequal"
 
 
 def _is_contradicted() -> ColumnElement[bool]:
@@ -166,11 +167,3 @@ def _of(training: Training) -> list[ColumnElement[bool]]:
 def _field(sort: Sort) -> str:
     name = sort.removeprefix("-")
     return "mean_entropy" if name == "entropy" else name
-
-
-def _order(sort: Sort) -> list[ColumnElement[Any]]:
-    """What the rows are sorted by, all in ascending order."""
-    if sort == "step":
-        return [*_KEY]
-    column = getattr(TrainingRollouts, _field(sort))
-    return [func.coalesce(-column if sort.startswith("-") else column, _MISSING), *_KEY]
