@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from storage.errors import AlreadyAcknowledged, NotThere
 from storage.models import Alerts, Deliveries
-from storage.queries.tables import columns, database_time, insert_dataclasses, insert_new, table_of
+from storage.queries.tables import columns, database_time, find_row, find_rows, insert_dataclasses, insert_new, table_of
 from storage.rows import AlertRow, DeliveryRow, Severity
 
 
@@ -93,10 +93,10 @@ def acknowledge_group(session: Session, *, run: str, rule: str, until: datetime,
 
 def get_alert(session: Session, alert: str) -> AlertRow:
     """One alert. Raises `NotThere`."""
-    row = session.execute(select(*columns(Alerts, AlertRow)).where(Alerts.id == alert)).one_or_none()
+    row = find_row(session, Alerts, AlertRow, Alerts.id == alert)
     if row is None:
         raise NotThere(f"alert {alert!r}: no alert has this id")
-    return AlertRow(*row)
+    return row
 
 
 def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertRow:
@@ -114,8 +114,7 @@ def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertR
 
 def deliveries_of(session: Session, alert: str) -> list[DeliveryRow]:
     """The deliveries of an alert, by target."""
-    statement = select(*columns(Deliveries, DeliveryRow)).where(Deliveries.alert == alert)
-    return [DeliveryRow(*row) for row in session.execute(statement.order_by(Deliveries.target))]
+    return find_rows(session, Deliveries, DeliveryRow, Deliveries.alert == alert, order=[Deliveries.target])
 
 
 def delivery_due(session: Session, target: str, *, max_attempts: int, lookback: timedelta) -> bool:

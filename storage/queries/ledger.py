@@ -19,7 +19,7 @@ from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
 from storage.queries.run_leases import holder_text, process_of, release_run, run_holder
 from storage.queries.runs import get_run
-from storage.queries.tables import columns, database_time, insert_into, table_of
+from storage.queries.tables import columns, database_time, find_row, find_rows, insert_into, table_of
 from storage.rows import StageRow
 
 
@@ -105,14 +105,12 @@ def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
 
 def find_stage(session: Session, *, run: str, iteration: int, stage: Stage) -> StageRow | None:
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
-    row = session.execute(select(*columns(Stages, StageRow)).where(*key)).one_or_none()
-    return None if row is None else StageRow(*row)
+    return find_row(session, Stages, StageRow, *key)
 
 
 def stages_of(session: Session, run: str) -> list[StageRow]:
     """The stages of a run by iteration, and within an iteration in the order in which they were last started."""
-    ordered = select(*columns(Stages, StageRow)).where(Stages.run == run).order_by(Stages.iteration, Stages.started_at)
-    return [StageRow(*row) for row in session.execute(ordered)]
+    return find_rows(session, Stages, StageRow, Stages.run == run, order=[Stages.iteration, Stages.started_at])
 
 
 def latest_stages(session: Session, runs: Sequence[str]) -> dict[str, list[StageRow]]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts, Stages
 from storage.queries.ledger import find_stage
-from storage.queries.tables import columns, insert_dataclasses, insert_new, is_postgresql, table_of
+from storage.queries.tables import columns, find_rows, insert_dataclasses, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
 
 _LABEL_FIELDS = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator", "classes")
@@ -55,8 +55,7 @@ def rollouts_of(
 
 
 def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]:
-    votes = select(*columns(Rollouts, RolloutRow)).where(Rollouts.question_id == question_id)
-    return [RolloutRow(*row) for row in session.execute(votes.order_by(Rollouts.sample_index))]
+    return find_rows(session, Rollouts, RolloutRow, Rollouts.question_id == question_id, order=[Rollouts.sample_index])
 
 
 def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.types import checkpoint_id
 from storage.models import Base, Checkpoints, Evaluations, Questions, Rollouts, Stages
-from storage.queries.tables import columns
+from storage.queries.tables import find_rows
 from storage.rows import EvaluationRow
 
 
@@ -93,8 +93,7 @@ def referring_runs(session: Session, run: str) -> list[str]:
 def evaluations_by_hand(session: Session, run: str) -> list[EvaluationRow]:
     """The evaluations of this run's checkpoints that no run made, but `coevo evaluate`; the oldest first."""
     of_run = (Evaluations.checkpoint_id.in_(_checkpoints_of(run)), Evaluations.run.is_(None))
-    ordered = select(*columns(Evaluations, EvaluationRow)).where(*of_run)
-    return [EvaluationRow(*row) for row in session.execute(ordered.order_by(Evaluations.created_at, Evaluations.id))]
+    return find_rows(session, Evaluations, EvaluationRow, *of_run, order=[Evaluations.created_at, Evaluations.id])
 
 
 def evaluation_ids(session: Session, run: str | None = None) -> set[str]:

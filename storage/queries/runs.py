@@ -18,7 +18,7 @@ from core.settings.provenance import differing
 from core.suggestions import did_you_mean
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.models import Checkpoints, Questions, RunLeases, Runs
-from storage.queries.tables import columns, insert_new, table_of
+from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of
 from storage.rows import Run, RunDetail, RunOrigin, RunStatus
 
 # A run's name is part of keys and of paths.
@@ -75,12 +75,12 @@ def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
 
 
 def get_run(session: Session, name: str) -> RunDetail:
-    row = session.execute(select(*columns(Runs, RunDetail)).where(Runs.name == name)).one_or_none()
+    row = find_row(session, Runs, RunDetail, Runs.name == name)
     if row is None:
         names = session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(1_000)).all()
         known = ", ".join(names[:10]) or "none"
         raise NotThere(f"run {name}: no such run{did_you_mean(name, names)}; the store has {known}")
-    return RunDetail(*row)
+    return row
 
 
 def config_of_run(session: Session, name: str) -> RunConfig:
@@ -132,16 +132,13 @@ def refuse_iteration_without_questions(session: Session, name: str, iteration: i
 
 def list_runs(session: Session) -> list[RunDetail]:
     """All runs, the newest first."""
-    ordered = select(*columns(Runs, RunDetail)).order_by(Runs.created_at.desc(), Runs.name)
-    return [RunDetail(*row) for row in session.execute(ordered)]
+    return find_rows(session, Runs, RunDetail, order=[Runs.created_at.desc(), Runs.name])
 
 
 def runs_named(session: Session, names: Iterable[str] | None = None) -> dict[str, Run]:
     """Name -> run, without the configurations; names without a run are left out. None: all runs."""
-    statement = select(*columns(Runs, Run))
-    if names is not None:
-        statement = statement.where(Runs.name.in_([*names]))
-    return {run.name: run for run in (Run(*row) for row in session.execute(statement))}
+    named = [] if names is None else [Runs.name.in_([*names])]
+    return {run.name: run for run in find_rows(session, Runs, Run, *named)}
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Table, func, inspect, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -17,6 +17,7 @@ from storage.models import Base
 
 _CHUNK = 5_000  # rows per statement: bounds the memory of a bulk write
 
+T = TypeVar("T")
 Upsert = postgresql.Insert | sqlite.Insert
 
 
@@ -28,6 +29,20 @@ def columns(model: type[Base], dataclass: type[Any]) -> list[ColumnElement[Any]]
     """The columns of the dataclass's fields, in their order, so that `dataclass(*row)` takes a row of them."""
     attributes = inspect(model).column_attrs
     return [cast(ColumnElement[Any], attributes[field.name].expression) for field in fields(dataclass)]
+
+
+def find_rows(
+    session: Session, model: type[Base], dataclass: type[T], *conditions: ColumnElement[bool], order: Sequence[Any] = ()
+) -> list[T]:
+    """The rows of a table that fulfil all conditions."""
+    statement = select(*columns(model, dataclass)).where(*conditions).order_by(*order)
+    return [dataclass(*row) for row in session.execute(statement)]
+
+
+def find_row(session: Session, model: type[Base], dataclass: type[T], *conditions: ColumnElement[bool]) -> T | None:
+    """The only row of a table that fulfils all conditions; None if there is none."""
+    row = session.execute(select(*columns(model, dataclass)).where(*conditions)).one_or_none()
+    return None if row is None else dataclass(*row)
 
 
 def is_postgresql(session: Session) -> bool:
