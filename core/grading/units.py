@@ -128,8 +128,13 @@ def _spellings() -> dict[str, Unit]:
     for line in TABLE.strip().splitlines():
         name, size, *rest = line.split()
         unit = Unit(Fraction(1), ((name, 1),), ())
-        if size != "-":
-            unit = _composed(Fraction(size), rest.pop(0), basic)
+        if size != "-":  # and a formula such as `g*m/second^2`
+            above, _, under = rest.pop(0).partition("/")
+            unit = Unit(Fraction(size), (), ())
+            for sign, side in ((1, above), (-1, under)):
+                for factor in filter(None, side.split("*")):
+                    base, _, exponent = factor.partition("^")
+                    unit = times(unit, basic[base], sign * int(exponent or 1))
         basic[name] = unit
         word = rest[0].removeprefix("~")
         for written in rest:
@@ -145,17 +150,6 @@ def _spellings() -> dict[str, Unit]:
 
 def _prefixed(unit: Unit, word: str, power: int) -> Unit:
     return Unit(unit.size * Fraction(10) ** power, unit.powers, ((word, 1),))
-
-
-def _composed(size: Fraction, formula: str, basic: dict[str, Unit]) -> Unit:
-    """The unit of a formula of the table, such as `g*m/second^2`."""
-    above, _, under = formula.partition("/")
-    product = Unit(size, (), ())
-    for sign, side in ((1, above), (-1, under)):
-        for factor in filter(None, side.split("*")):
-            name, _, power = factor.partition("^")
-            product = times(product, basic[name], sign * int(power or 1))
-    return product
 
 
 _ONE = Unit(Fraction(1), (), ())
