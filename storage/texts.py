@@ -86,9 +86,8 @@ class TextWriter:
         if not self.path.exists():
             make_folder(self.path.parent)
             with replacing(self.path) as temporary, _writer(temporary) as writer:
-                pending = (
-                    _SCHEMA.empty_table()
-                )  # in tables of `_ROW_GROUP` rows, the bytes do not depend on the batches
+                # The row groups have `_ROW_GROUP` rows each, so that the bytes do not depend on the batches.
+                pending = _SCHEMA.empty_table()
                 for part in sorted(self._parts.glob("*.parquet")):
                     pending = pa.concat_tables([pending, pq.read_table(part, schema=_SCHEMA)])
                     while pending.num_rows >= _ROW_GROUP:
