@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from core.settings.alerts import Alerts, Rule
+from core.settings.alerts import Alerts, Rule, Tested
 from core.statistics.estimates import Estimate, difference, t95, wilson
 
 # The series of the Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where
@@ -98,9 +98,9 @@ def findings(series: Mapping[SeriesKey, Sequence[Point]], settings: Alerts) -> l
     for name, rule in settings.rules.items():
         names = _TESTED.get(name, (name,))
         matching = [key for key in series if key.name in names and key.over in (rule.over, "")]
-        weight = rule.weight / sum(other.weight for other in settings.rules.values())  # of the false-alarm rate
         for key in matching:
-            changes += _changes(key, series[key], rule, settings.rate * weight / len(matching), settings)
+            rate = _rate_of(name, settings) / len(matching)
+            changes += _changes(key, series[key], rule, rate, settings)
     falls = [finding for finding in changes if finding.rule == "sudden" and finding.series.name in ACCURACY]
     return [*changes, *(collapse for fall in falls for collapse in _collapse(fall, series, settings))]
 
@@ -126,6 +126,12 @@ def described(key: SeriesKey) -> str:
     over = f" over {key.over}" if key.over else ""
     oracle = f" by {key.oracle}" if key.oracle else ""
     return f"{key.name.replace('_', ' ')}{over}{oracle}"
+
+
+def _rate_of(name: Tested, settings: Alerts) -> float:
+    """The part of the false-alarm rate that a rule gets."""
+    weights = {tested: rule.weight for tested, rule in settings.rules.items()}
+    return settings.rate * weights[name] / sum(weights.values())
 
 
 def _changes(key: SeriesKey, points: Sequence[Point], rule: Rule, rate: float, settings: Alerts) -> Iterator[Finding]:
@@ -241,8 +247,7 @@ def _crossing_probability(h: float, k: float, iterations: int) -> float:
 def _figure(point: Point) -> _Figure | None:
     """The figure of a point; None if the point has no interval or no items.
 
-    `right` is set only when the point's interval is Wilson's for `right / n`. The interval of a stratified sample is
-    another one, so its `right` is None.
+    It is a share of counts if its interval is that of its own count. That of a stratified sample is not.
     """
     if point.lo is None or point.hi is None or point.n == 0:
         return None
