@@ -37,15 +37,15 @@ class Fault:
         return cls(".".join(filter(None, (setting, match[1]))), match[2])
 
     @property
-    def sentence(self) -> str:
+    def problem(self) -> str:
         """The fault without the name of its setting."""
-        sentence = self.got if self.expected is None else f"expected {self.expected}, got {self.got}"
-        return sentence + (f"; {self.remedy}" if self.remedy else "")
+        problem = self.got if self.expected is None else f"expected {self.expected}, got {self.got}"
+        return problem + (f"; {self.remedy}" if self.remedy else "")
 
     def __str__(self) -> str:
         inside = self.source is not None and f"{self.setting}=" not in self.source
         subject = self.setting if self.source is None else f"{self.source}: {self.setting}" if inside else self.source
-        return f"{subject}: {self.sentence}"
+        return f"{subject}: {self.problem}"
 
 
 def listed(faults: Sequence[Fault]) -> str:

@@ -124,7 +124,7 @@ def _field_problem(name: str, errors: Sequence[dict[str, Any]]) -> FieldProblem:
     if len(variants) > 1:
         fault = replace(fault, expected=f"{', '.join(variants[:-1])} or {variants[-1]}")
     return FieldProblem(
-        field=_shortened(fault.setting, LONGEST_NAME), message=_shortened(fault.sentence, _LONGEST_MESSAGE)
+        field=_shortened(fault.setting, LONGEST_NAME), message=_shortened(fault.problem, _LONGEST_MESSAGE)
     )
 
 

@@ -110,7 +110,7 @@ def _problem(fault: Fault) -> dict[str, Any]:
     """A fault in the form of FastAPI's errors. One without a source is in the preset's own file."""
     if fault.source is None:
         return {"loc": ("body", "preset"), "msg": str(fault)}
-    return {"loc": ("body", "overrides", fault.setting), "msg": fault.sentence}
+    return {"loc": ("body", "overrides", fault.setting), "msg": fault.problem}
 
 
 @cache
