@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from core.settings.bounds import Part, Positive
+from core.settings.bounds import Positive, SettingsTable
 
 # The figures that can be tested for a change, which are those with an interval.
 Tested = Literal[
@@ -56,7 +56,7 @@ RULES: dict[Tested, Rule] = {
 _USUAL = tuple(name for name in RULES if name != "response_length")
 
 
-class Alerts(Part):
+class Alerts(SettingsTable):
     """When a change of a figure raises an alert, in addition to the guard's signals.
 
     Of the runs in which nothing changes, at most the share `rate` get any alert from these rules within `iterations`

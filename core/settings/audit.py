@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Part, Positive, Temperature
+from core.settings.bounds import Answers, Positive, SettingsTable, Temperature
 from core.settings.serving import Service
 from core.suggestions import did_you_mean
 
@@ -69,7 +69,7 @@ class Judge(Service):
         return self
 
 
-class Program(Part):
+class Program(SettingsTable):
     """A program of one's own that grades pseudo-labels (`services.oracles.program`; docs/extending.md).
 
     It runs with the rights of the run, so whoever names it can do what the run can. REST takes words as settings, but
@@ -88,7 +88,7 @@ class Program(Part):
         return file
 
 
-class Audit(Part):
+class Audit(SettingsTable):
     """The oracle that grades pseudo-labels.
 
     `exact`, a program for the tiny world, `given`, the answers that came with the prompts, and `program`, a program of

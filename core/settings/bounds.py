@@ -30,7 +30,7 @@ Factor = Annotated[float, Field(ge=0, le=1_000_000)]  # coefficients, weights an
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]  # like Factor, where 0 has no meaning
 
 
-class Part(BaseModel):
+class SettingsTable(BaseModel):
     """A table of a preset's TOML."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,7 +54,9 @@ class Part(BaseModel):
         the defaults of its class."""
         if not isinstance(values, Mapping):
             return values
-        usual = {name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, Part)}
+        usual = {
+            name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, SettingsTable)
+        }
         completed = dict(values)
         for name, table in usual.items():
             given, kind = values.get(name), getattr(table, "type", None)

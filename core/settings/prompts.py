@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Part, Positive
+from core.settings.bounds import Positive, SettingsTable
 from core.types import TINY_BASES
 
 
-class Prompts(Part):
+class Prompts(SettingsTable):
     """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
     `file` is a file or a folder with questions (docs/extending.md); or a tiny base's name, "micro" or "micro-long", for

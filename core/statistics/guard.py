@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from core.settings.bounds import Part, Positive, Share
+from core.settings.bounds import Positive, SettingsTable, Share
 from core.statistics.decline import Fall
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
@@ -51,7 +51,7 @@ def _warnings() -> dict[Signal, Action]:
     return dict.fromkeys(get_args(Signal), "warn")
 
 
-class Guard(Part):
+class Guard(SettingsTable):
     """What counts as a signal, and the action it calls for: a preset's `[guard]` and `[guard.actions]`.
 
     The signals `ill_posed` and `repetition` are about the Challenger's questions, so a run without a Challenger has
