@@ -114,7 +114,7 @@ def run_once(store: Store, run: str, iteration: int, stage: Stage, body: Callabl
     """Run a stage unless it is done, and return its result.
 
     Raises `StageHeld` if another live process runs the stage. An exception of `body` is recorded in the ledger and
-    raised again, or a `Trouble` in its place. If it cannot be recorded, the stage's lease ends by itself.
+    raised again, or a `StorageUnusable` in its place. If it cannot be recorded, the stage's lease ends by itself.
     """
     me = owner()
     row = _claim(store, run, iteration, stage, me)
