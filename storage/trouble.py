@@ -28,7 +28,7 @@ def reason_of(error: Exception) -> str:
 
 
 def in_words(error: Exception) -> Exception:
-    """A `StorageUnusable` if the disk or the database is the cause; else the error itself. The message has no statement."""
+    """A `StorageUnusable` if the disk or the database is the cause; else the error itself, with no statement in it."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         file = f"{error.filename}: " if error.filename else ""
         return StorageUnusable(f"{file}{_DISK_IS_FULL}")

@@ -19,7 +19,7 @@ class ScoredGroup:
     advantages: NDArray[np.float64]
 
 
-def score_group(group: Group, method: Method) -> ScoredGroup:
+def outcome(group: Group, method: Method) -> ScoredGroup:
     """Score one group, with its own seed. `trained_share` and the KL do not enter, since only the trainer applies them.
 
     Raises:

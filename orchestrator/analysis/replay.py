@@ -18,7 +18,7 @@ from core.errors import CoevoError
 from core.grading.grader import Grader
 from core.methods import Method
 from core.rollouts.groups import make_groups
-from core.rollouts.scoring import ScoredGroup, score_group
+from core.rollouts.scoring import ScoredGroup, outcome
 from core.settings.serving import Signals
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
@@ -127,7 +127,7 @@ def _outcome(method: Method, group: Group, row: _Voted) -> ScoredGroup | None:
         group = replace(group, mean_entropy=np.array(entropies, dtype=np.float64))
     [group] = with_signals([group], [(row.question.text or "", row.texts or [])], method, Signals())
     try:
-        return score_group(group, method)
+        return outcome(group, method)
     except ValueError:  # the method's sets are larger than the group
         return None
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.methods import METHODS, Method
-from core.rollouts.scoring import score_group
+from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
 from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
 from orchestrator.installation.home import home
@@ -82,7 +82,7 @@ def score(
         texts = []
         for line, group in zip(lines, groups_of_lines, strict=True):
             try:
-                result = score_group(group, chosen)
+                result = outcome(group, chosen)
             except ValueError as error:
                 raise GroupFileError(f"question {line.question_id}: {error}") from error
             scored, advantages = result.scored, result.advantages
