@@ -40,12 +40,18 @@ def trained_rollouts(rollouts: int, objective: Objective) -> int:
 
 
 class Sampling(SettingsTable):
-    """How rollouts are sampled."""
+    """How votes and the answers to a benchmark are sampled."""
 
     temperature: Temperature = 1.0
     top_p: TopP = 0.99
     top_k: Positive | None = None  # only so many tokens, the most likely ones; top_p is a share of their probability
     max_tokens: Tokens = 4096
+
+
+class TrainingSampling(Sampling):
+    """How the rollouts of a training are sampled: no paper cuts their distribution off at k tokens."""
+
+    top_k: ClassVar[None] = None  # type: ignore[misc]
 
 
 class Training(SettingsTable):
@@ -67,7 +73,7 @@ class Training(SettingsTable):
     checkpoint_every: Positive = 5
     workers: Workers = 1  # data-parallel processes
     sharded: bool = False  # shard weights, gradients and AdamW's moments over the workers (FSDP), if there are several
-    sampling: Sampling = Sampling()
+    sampling: TrainingSampling = TrainingSampling()
 
 
 class ChallengerTraining(Training):

@@ -21,7 +21,7 @@ from two_ranks import Pair
 
 from core.methods.evol_rl import EvolRl
 from core.settings.trainers import LocalSettings
-from core.settings.training import Sampling
+from core.settings.training import TrainingSampling
 from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import Rounds, TrainJob
@@ -78,7 +78,7 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
         "rollouts_per_prompt": 3,
         "prompts_per_update": 1,
         "micro_batch": 1,
-        "sampling": Sampling(top_p=1.0, max_tokens=8),
+        "sampling": TrainingSampling(top_p=1.0, max_tokens=8),
     }
     job = tiny_job(work, **{**settings, **training})
     return replace(job, start=replace(job.start, path=str(start)))
