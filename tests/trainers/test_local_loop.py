@@ -13,7 +13,7 @@ from local_tiny import answering_model, save_tiny, tiny_tokenizer
 from core.methods.poly_epo import PassAtN
 from core.methods.srt import Srt
 from core.methods.ttrl import Ttrl
-from core.settings.training import TrainingSampling
+from core.settings.training import Sampling
 from core.statistics.guard import Guard
 from core.types import Scored
 from trainers.base import SolverJob, TrainError, TrainJob
@@ -53,7 +53,7 @@ def test_the_loop_learns_which_digit_is_rewarded(tmp_path: Path, start: Path) ->
         prompts_per_step=4,
         rollouts_per_prompt=8,
         learning_rate=5e-3,
-        sampling=TrainingSampling(top_p=1.0, max_tokens=4),
+        sampling=Sampling(top_p=1.0, max_tokens=4),
     )
     metrics: list[Metrics] = []
     run(job, metrics.append)

@@ -21,7 +21,7 @@ from two_ranks import Pair
 
 from core.methods.evol_rl import EvolRl
 from core.settings.trainers import LocalSettings
-from core.settings.training import TrainingSampling
+from core.settings.training import Sampling
 from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import Rounds, TrainJob
@@ -78,7 +78,7 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
         "rollouts_per_prompt": 3,
         "prompts_per_update": 1,
         "micro_batch": 1,
-        "sampling": TrainingSampling(top_p=1.0, max_tokens=8),
+        "sampling": Sampling(top_p=1.0, max_tokens=8),
     }
     job = tiny_job(work, **{**settings, **training})
     return replace(job, start=replace(job.start, path=str(start)))
@@ -235,7 +235,7 @@ def test_a_sharded_round_goes_on_from_the_optimiser_of_a_whole_one(
         pair(train_until, job)
     assert_near(halves, whole_ranks)
     moments = [load_file(job.work_dir / "optimiser" / OPTIMISER) for job in (halves, whole_ranks)]
-    assert [of_job["0.step"].item() for of_job in moments] == [2 * 16, 2 * 16]  # two rounds of 4 steps, 4 updates each
+    assert [of_job["0.step"].item() for of_job in moments] == [2 * 8, 2 * 8]  # two rounds of 4 steps, 2 updates each
 
 
 def local_numbers(tensors: Sequence[Tensor]) -> int:

@@ -23,7 +23,7 @@ from core.logs import Subject, working_on
 from core.methods.evol_rl import EvolRl
 from core.settings.serving import Signals
 from core.settings.trainers import LocalSettings
-from core.settings.training import TrainingSampling
+from core.settings.training import Sampling
 from tests.fake_service import Answer, fake_service, lengths
 from tests.live import wait_until
 from tests.processes import descendants
@@ -281,9 +281,7 @@ def test_a_job_that_cannot_start_is_refused_at_once(tmp_path: Path, start: Path)
         r"training.workers: 64 workers need 64 CPU, Ray has 2": job_in(tmp_path, start, workers=64),
         r"start: expected a folder with a model, got .*/nowhere": job_in(tmp_path, tmp_path / "nowhere"),
         r"questions: expected at least one, got none": replace(job, questions=()),
-        r"sampling.temperature: expected more than 0": job_in(
-            tmp_path, start, sampling=TrainingSampling(temperature=0)
-        ),
+        r"sampling.temperature: expected more than 0": job_in(tmp_path, start, sampling=Sampling(temperature=0)),
     }
     for message, bad in refused.items():
         with pytest.raises(TrainError, match=f"t/1/train_solver: {message}"):
