@@ -31,18 +31,15 @@ def list_alerts(
     limit: int = 50,
 ) -> list[AlertRow]:
     """A page of alerts, the newest first; `after` is the last alert of the previous page."""
-    statement = select(*columns(Alerts, AlertRow))
-    for column, value in ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity)):
-        if value is not None:
-            statement = statement.where(column == value)
+    given = ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity))
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in given if value is not None]
     if acknowledged is not None:
-        statement = statement.where(
-            Alerts.acknowledged_at.is_not(None) if acknowledged else Alerts.acknowledged_at.is_(None)
-        )
+        at = Alerts.acknowledged_at
+        conditions.append(at.is_not(None) if acknowledged else at.is_(None))
     if after is not None:
-        statement = statement.where(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
-    ordered = statement.order_by(Alerts.raised_at.desc(), Alerts.id.desc()).limit(limit)
-    return [AlertRow(*row) for row in session.execute(ordered)]
+        conditions.append(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
+    newest = [Alerts.raised_at.desc(), Alerts.id.desc()]
+    return find_rows(session, Alerts, AlertRow, *conditions, order=newest, limit=limit)
 
 
 @dataclass(frozen=True, slots=True)

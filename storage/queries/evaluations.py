@@ -15,7 +15,7 @@ from core.statistics.estimates import Estimate, Sums, mean_share, share
 from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage.errors import NotThere
 from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
-from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of
+from storage.queries.tables import find_row, find_rows, insert_new, table_of
 from storage.rows import EvaluationRow
 
 
@@ -123,9 +123,9 @@ def add_results(
 
 def results_of(session: Session, key: str, *, after: str = "", limit: int | None = None) -> list[Evaluated]:
     """The results of an evaluation by item id, from the one after `after` on, and at most `limit`."""
-    statement = select(*columns(EvaluatedItems, Evaluated)).where(EvaluatedItems.evaluation_id == key)
-    ordered = statement.where(EvaluatedItems.item_id > after).order_by(EvaluatedItems.item_id).limit(limit)
-    return [Evaluated(*row) for row in session.execute(ordered)]
+    row = EvaluatedItems
+    page = [row.evaluation_id == key, row.item_id > after]
+    return find_rows(session, row, Evaluated, *page, order=[row.item_id], limit=limit)
 
 
 def result_of(session: Session, key: str, item: str) -> Evaluated:

@@ -32,10 +32,15 @@ def columns(model: type[Base], dataclass: type[Any]) -> list[ColumnElement[Any]]
 
 
 def find_rows(
-    session: Session, model: type[Base], dataclass: type[T], *conditions: ColumnElement[bool], order: Sequence[Any] = ()
+    session: Session,
+    model: type[Base],
+    dataclass: type[T],
+    *conditions: ColumnElement[bool],
+    order: Sequence[Any] = (),
+    limit: int | None = None,
 ) -> list[T]:
-    """The rows of a table that fulfil all conditions."""
-    statement = select(*columns(model, dataclass)).where(*conditions).order_by(*order)
+    """The rows of a table that fulfil all conditions, the first `limit` of them."""
+    statement = select(*columns(model, dataclass)).where(*conditions).order_by(*order).limit(limit)
     return [dataclass(*row) for row in session.execute(statement)]
 
 

@@ -14,7 +14,7 @@ from core.grading.grader import verdict_here
 from core.types import Role, TrainingRollout
 from storage.errors import NotThere
 from storage.models import OracleLabels, PseudoLabels, Questions, TrainingRollouts
-from storage.queries.tables import columns, insert_new
+from storage.queries.tables import columns, find_row, find_rows, insert_new
 from storage.rows import TrainingStep
 
 Sort = Literal["step", "reward", "-reward", "advantage", "-advantage", "tokens", "-tokens", "entropy", "-entropy"]
@@ -73,8 +73,8 @@ def list_rollouts(
         conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
     if rewarded_wrong:
         return list(islice(_rewarded_wrong(session, [*_of(training), *conditions], order), limit))
-    statement = select(*_COLUMNS).where(*_of(training), *conditions)
-    return [TrainingRollout(*row) for row in session.execute(statement.order_by(*order).limit(limit))]
+    conditions += _of(training)
+    return find_rows(session, TrainingRollouts, TrainingRollout, *conditions, order=order, limit=limit)
 
 
 def are_graded(session: Session, training: Training) -> bool:
@@ -99,13 +99,13 @@ def sort_key_of(rollout: TrainingRollout, sort: Sort) -> tuple[float, ...]:
 def find(session: Session, training: Training, step: int, prompt: int, rollout: int) -> TrainingRollout:
     """One rollout. Raises `NotThere`."""
     at = [column == value for column, value in zip(_KEY, (step, prompt, rollout), strict=True)]
-    row = session.execute(select(*_COLUMNS).where(*_of(training), *at)).one_or_none()
-    if row is None:
+    found = find_row(session, TrainingRollouts, TrainingRollout, *_of(training), *at)
+    if found is None:
         raise NotThere(
             f"rollout {rollout} of prompt {prompt} of step {step}: this training of run {training.run!r} has stored "
             "no such rollout"
         )
-    return TrainingRollout(*row)
+    return found
 
 
 def steps_of(session: Session, training: Training) -> list[TrainingStep]:
