@@ -18,7 +18,7 @@ from storage.export_columns import SCHEMA_VERSION, arrow_schema, columns_of
 from storage.export_files import OF_RUNS, Export, Planned, Row, size_of, until, version_of, write_rows, written_once
 from storage.export_huggingface import write_folder
 from storage.export_rows import Page, pages_of
-from storage.export_selection import SelectedRun, Selection, selected_runs
+from storage.export_selection import Selection, selected_runs
 from storage.session import Store
 from storage.texts import texts_path
 
@@ -70,7 +70,12 @@ def plan(
     made = [(run.run.name, run.run.created_at.timestamp(), run.iterations, run.columns) for run in runs]
     filters = selection.described_filters()
     version = version_of(SCHEMA_VERSION, selection.what, made, left_out, filters, shown, has_texts)
-    folder, name = (OF_RUNS, f"{len(runs)}-runs") if of_several else _name_of(runs[0])
+    folder, name = OF_RUNS, f"{len(runs)}-runs"
+    if not of_several:  # `run-2`, `run-1-3`, or `run-2of1-3` if they are two of these three
+        folder, chosen = runs[0].run.name, runs[0].iterations
+        span = f"{chosen[0]}" if len(chosen) == 1 else f"{chosen[0]}-{chosen[-1]}"
+        has_all = len(chosen) == chosen[-1] - chosen[0] + 1
+        name = f"{folder}-{span}" if has_all else f"{folder}-{len(chosen)}of{span}"
     path = root / folder / f"{name}-{selection.what}-{version}.{SUFFIXES[kind]}"
     about = [
         {"run": run.run.name, **run.columns, "iterations": list(run.iterations), "config": run.run.config}
@@ -109,14 +114,6 @@ def plan(
         return {**described, **rows.counts(), **size_of(path)}
 
     return Planned(path, write, _MOST_FILES)
-
-
-def _name_of(run: SelectedRun) -> tuple[str, str]:
-    """The folder of a run's exports, and how the names of those of its iterations begin: `run-2`, `run-1-3`, or
-    `run-2of1-3` if they are two of these three."""
-    name, count, first, last = run.run.name, len(run.iterations), run.iterations[0], run.iterations[-1]
-    span = f"{first}" if first == last else f"{first}-{last}"
-    return name, f"{name}-{span}" if count == last - first + 1 else f"{name}-{count}of{span}"
 
 
 class _CountedRows:

@@ -81,16 +81,13 @@ def draw_sentinels(prompt: JudgePrompt, questions: Sequence[str], n: int, seed: 
 
         kind, problem = min(drafts, key=difference)
         used[kind] += 1
-        sentinels.append(_sentinel(f"sentinel {i}", problem, expected, latex, rng))
+        right_answer = _answer_text(problem.answer, latex)
+        error = Fraction(rng.choice((-10, -2, -1, 1, 2, 10)), problem.answer.denominator)
+        claimed = Claimed(_answer_text(problem.answer + error, latex) if expected == "wrong" else right_answer)
+        truth = None if expected == "ill_posed" else Truth(right_answer)
+        case = Case(f"sentinel {i}", _question_text(problem, expected, latex), claimed, truth)
+        sentinels.append(Sentinel(case, expected))
     return sentinels
-
-
-def _sentinel(key: str, problem: _Problem, expected: Expected, latex: bool, rng: random.Random) -> Sentinel:
-    right_answer = _answer_text(problem.answer, latex)
-    error = Fraction(rng.choice((-10, -2, -1, 1, 2, 10)), problem.answer.denominator)
-    claimed = Claimed(_answer_text(problem.answer + error, latex) if expected == "wrong" else right_answer)
-    truth = None if expected == "ill_posed" else Truth(right_answer)
-    return Sentinel(Case(key, _question_text(problem, expected, latex), claimed, truth), expected)
 
 
 def _question_text(problem: _Problem, expected: Expected, latex: bool) -> str:
