@@ -100,11 +100,10 @@ def read_quantity(text: str) -> Quantity:
             # Digits with a base are compared with others of this base as texts; `1011_2` equals 1011, which leaves the
             # base out.
             digits, name = based[1] or based[2], f"base {base}"
-            unit = Unit(Fraction(1), ((name, 1),), ((name, 1),))
-            is_number = digits.isdigit()
-            return Quantity(
-                digits if is_number else rf"\text{{{digits}}}", Fraction(digits) if is_number else None, unit
-            )
+            in_base = Unit(Fraction(1), ((name, 1),), ((name, 1),))
+            if digits.isdigit():
+                return Quantity(digits, Fraction(digits), in_base)
+            return Quantity(rf"\text{{{digits}}}", None, in_base)
     if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
         body = (prefixed[1] + prefixed[3]).removeprefix("+")
         if body[-1:] in tuple("kKMB"):  # `\$5k` may be 5000 dollars

@@ -25,7 +25,8 @@ def from_toml(text: str) -> dict[str, Any]:
         raise
     except (RecursionError, ValueError) as error:
         raise tomllib.TOMLDecodeError(str(error)) from error
-    tables, depth = [tree], 0  # and lists
+    tables: list[Any] = [tree]  # and lists
+    depth = 0
     while tables:
         depth += 1
         inside = [child for table in tables for child in (table.values() if isinstance(table, dict) else table)]
