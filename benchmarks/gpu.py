@@ -21,7 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.demo_solver import solver_job, train_here
 from core.settings.templates import RZERO_SOLVER
-from core.settings.training import Sampling
+from core.settings.training import Sampling, TrainingSampling
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
@@ -72,7 +72,7 @@ def _random_model(folder: Path, shape: str, device: str) -> Path:
 def _trainer(model: Path, work_dir: Path, device: str, tokens: int) -> dict[str, Any]:
     """Seconds and parts of each step, and the greatest memory allocated by then, GiB."""
     settings = {"prompts_per_step": _PROMPTS, "rollouts_per_prompt": _ROLLOUTS, "micro_batch": _MICRO_BATCH}
-    sampling = Sampling(top_p=0.97, max_tokens=tokens)  # the demo's top_p
+    sampling = TrainingSampling(top_p=0.97, max_tokens=tokens)  # the demo's top_p
     work_dir.mkdir()
     job = solver_job(work_dir, 40, model, steps=_STEPS, checkpoint_every=_STEPS, sampling=sampling, **settings)
     steps, ends = list[dict[str, Any]](), [time.perf_counter()]

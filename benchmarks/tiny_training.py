@@ -30,7 +30,7 @@ from core.rollouts.strategies import DEGENERATE, skeleton_clusters
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
 from core.settings.templates import RZERO_SOLVER
-from core.settings.training import Sampling, Training
+from core.settings.training import Training, TrainingSampling
 from core.statistics.guard import Guard
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
@@ -43,7 +43,7 @@ TRAINED = 8  # rollouts that are trained on, per prompt
 FIGURES = ("pass_at_1", "pass_at_k", "maj_at_k", "entropy", "distinct", "distinct_right")
 BASE = ("base", 0)
 _MICRO = Path(__file__).parents[1] / "trainers" / "micro"
-_SAMPLING = Sampling(top_p=1.0, max_tokens=110)
+_SAMPLING = TrainingSampling(top_p=1.0, max_tokens=110)
 _LABEL_VOTES = 10
 _VALIDATION_SEED, _VALIDATION_PER_LEVEL = 777, 50
 _Item = tuple[str, str, str]  # id, question, true answer

@@ -36,9 +36,9 @@ FaultPoint = Literal[
 ]
 FAULT_POINTS: tuple[FaultPoint, ...] = get_args(FaultPoint)
 
-Action = Callable[[FaultPoint, str], None]
+OnFaultPoint = Callable[[FaultPoint, str], None]
 
-_actions: list[Action] = []  # at most one
+_actions: list[OnFaultPoint] = []  # at most one
 
 
 def faultpoint(name: FaultPoint, unit: str = "") -> None:
@@ -47,6 +47,6 @@ def faultpoint(name: FaultPoint, unit: str = "") -> None:
         action(name, unit)
 
 
-def arm(action: Action | None) -> None:
+def arm(action: OnFaultPoint | None) -> None:
     """Have every fault point of this process call `action` with its name and unit; None makes them inert again."""
     _actions[:] = [] if action is None else [action]

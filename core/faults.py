@@ -6,11 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SENTENCE = re.compile(  # of a validator: `band: expected [low, high], got [1, 0]; swap them`
-    r"(?:(?P<inside>[a-z_]+(?:\.[a-z0-9_]+)*): )?"
-    r"(?:expected (?P<expected>.+?);?,? got (?P<got>[^;]+)(?:; (?P<remedy>.+))?|(?P<text>.+))",
-    re.DOTALL,
-)
+_INSIDE = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): (.+)", re.DOTALL)  # `band: expected [low, high], got [1, 0]`
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +31,10 @@ class Fault:
 
     @classmethod
     def of(cls, setting: str, sentence: str) -> Fault:
-        """The fault of a validator's sentence, `expected …, got …; …`, which may begin with the name of a setting in
-        the table `setting`. Any other text is kept as it is."""
-        if (match := _SENTENCE.fullmatch(sentence)) is None:
+        """The fault of a validator's sentence, which may begin with the name of a setting in the table `setting`."""
+        if (match := _INSIDE.fullmatch(sentence)) is None:
             return cls(setting, sentence)
-        name = ".".join(filter(None, (setting, match["inside"])))
-        return cls(name, match["text"] or match["got"], match["expected"], match["remedy"])
+        return cls(".".join(filter(None, (setting, match[1]))), match[2])
 
     @property
     def problem(self) -> str:

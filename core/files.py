@@ -43,8 +43,7 @@ def replacing(final: Path) -> Iterator[Path]:
     """Yield the path of a temporary file beside `final`. At the end it is renamed to `final`; after an error it is
     removed.
 
-    Each writer has a temporary file of its own, because two processes may write the same file at once: one that was
-    suspended and goes on, and the one that has taken over its work.
+    Temporary names are unique: a suspended process may wake up and write the same file as its successor.
     """
     temporary = final.with_name(f"{final.name}.{uuid4().hex}.part")
     try:

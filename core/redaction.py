@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 _HIDDEN = "[secret]"
@@ -88,20 +88,16 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     Of USER:PASSWORD the password is hidden by itself too, and so is what HTTP makes of both; of each secret, what is
     written in a URL.
     """
-    forms = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST}
-    if forms:
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    forms = set[str]()
+    for secret in secrets:
+        _, colon, password = secret.partition(":")
+        for value in (secret, password) if colon else (secret,):
+            forms |= {value, quote(value, safe=""), quote(value)}
+        if colon:
+            forms.add(base64.b64encode(secret.encode()).decode())
+    longest_first = sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form))
+    if longest_first:
         text = re.sub("|".join(map(re.escape, longest_first)), _HIDDEN, text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
-
-
-def _forms(secret: str) -> Iterator[str]:
-    _, colon, password = secret.partition(":")
-    for value in (secret, password) if colon else (secret,):
-        yield value
-        yield quote(value, safe="")
-        yield quote(value)
-    if colon:
-        yield base64.b64encode(secret.encode()).decode()

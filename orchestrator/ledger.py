@@ -128,7 +128,7 @@ def run_once(store: Store, key: StageKey, body: Callable[[], LastWrite]) -> Resu
     """Run a stage unless it is done, and return its result.
 
     Raises `StageHeld` if another live process runs the stage. An exception of `body` is recorded in the ledger and
-    raised again, or a `Trouble` in its place. If it cannot be recorded, the stage's lease ends by itself.
+    raised again, or a `StorageUnusable` in its place. If it cannot be recorded, the stage's lease ends by itself.
     """
     me, unit = owner(), f"{key.iteration}/{key.stage}"
     row = _claim(store, key, me)

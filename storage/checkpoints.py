@@ -60,7 +60,15 @@ def publish(
         raise CheckpointError(f"run name: expected A-Z a-z 0-9 . _ -, the first a letter or digit, got {run!r}")
     final = root / run / role / str(iteration)
     key = checkpoint_id(run, role, iteration)
-    sha256 = _check_published(final, source, key) if final.exists() else _publish(source, root, final, key)
+    if final.exists():
+        sha256, offered = digest(published_manifest(final)), digest(manifest(source))
+        if sha256 != offered:
+            raise CheckpointError(
+                f"checkpoint {key}: {final} is published with sha256 {sha256}, which never changes;"
+                f" got {offered} from {source}"
+            )
+    else:
+        sha256 = _publish(source, root, final, key)
     return Checkpoint(key, run, role, iteration, step, str(final), sha256, parent)
 
 
@@ -118,16 +126,6 @@ def published_manifest(folder: Path) -> dict[str, str]:
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise CheckpointError(f"checkpoint {folder}: {MANIFEST}: expected file names and their sha256")
     return files
-
-
-def _check_published(final: Path, source: Path, key: str) -> str:
-    published, offered = digest(published_manifest(final)), digest(manifest(source))
-    if published != offered:
-        raise CheckpointError(
-            f"checkpoint {key}: {final} is published with sha256 {published}, which never changes;"
-            f" got {offered} from {source}"
-        )
-    return published
 
 
 def _publish(source: Path, root: Path, final: Path, key: str) -> str:

@@ -12,9 +12,10 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -131,62 +132,42 @@ def without_nul(value: Any) -> Any:
     return {name: without_nul(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def write_rows(file: Any, kind: PlainFormat, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
-    """Write pages of rows with the columns of `schema`, in this format."""
-    _WRITERS[kind](file, schema, pages)
-
-
-def _jsonl(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
-    """Write JSONL. 64-bit integers, such as seeds, are texts as in the REST API, since many readers of JSON would round
-    them."""
-    large = [field.name for field in schema if pa.types.is_int64(field.type)]
-    for page in pages:
-        for row in page:
-            values = {name: row[name] for name in schema.names} | {name: str(row[name]) for name in large}
-            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
-
-
-def _csv(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
-    """Write CSV. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(schema.names)
-    for page in pages:
-        writer.writerows([_cell(row[name]) for name in schema.names] for row in page)
-    text.flush()
-    text.detach()
-
-
 def _cell(value: Any) -> Any:
     if isinstance(value, dict | list):
         return json.dumps(value)
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _parquet(file: Any, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for page in pages:
-            writer.write_table(_table(page, schema))
+def write_rows(file: Any, kind: PlainFormat, schema: pa.Schema, pages: Iterable[list[Row]]) -> None:
+    """Write pages of rows with the columns of `schema`, in this format.
 
-
-def _table(page: list[Row], schema: pa.Schema) -> pa.Table:
-    """Make a table by way of JSON: to convert Python values, Arrow would import pandas, which takes 60 MB of memory.
-
-    An object whose column has texts becomes its JSON.
+    In JSONL, 64-bit integers, such as seeds, are texts as in the REST API, since many readers of JSON would round them.
+    In CSV, a text that a spreadsheet would take for a formula gets an apostrophe before it. In Parquet, an object whose
+    column has texts becomes its JSON.
     """
-    objects = [field.name for field in schema if pa.types.is_string(field.type)]
-    lines = "\n".join(json.dumps({**row, **_as_texts(row, objects)}) for row in page).encode()
-    read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    return arrow_json.read_json(io.BytesIO(lines), read, parse).select(schema.names).cast(schema)
-
-
-def _as_texts(row: Mapping[str, Any], names: list[str]) -> dict[str, str]:
-    return {name: json.dumps(row[name]) for name in names if isinstance(row[name], dict)}
-
-
-_WRITERS: dict[PlainFormat, Callable[[Any, pa.Schema, Iterable[list[Row]]], None]] = {
-    "jsonl": _jsonl,
-    "csv": _csv,
-    "parquet": _parquet,
-}
+    if kind == "jsonl":
+        large = [field.name for field in schema if pa.types.is_int64(field.type)]
+        for row in chain.from_iterable(pages):
+            values = {name: row[name] for name in schema.names} | {name: str(row[name]) for name in large}
+            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+    elif kind == "csv":
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(schema.names)
+        for page in pages:
+            writer.writerows([_cell(row[name]) for name in schema.names] for row in page)
+        text.flush()
+        text.detach()
+    else:  # by way of JSON: to convert Python values, Arrow would import pandas, which takes 60 MB of memory
+        parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+        objects = [field.name for field in schema if pa.types.is_string(field.type)]
+        with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
+            for page in pages:
+                rows = (
+                    {**row, **{name: json.dumps(row[name]) for name in objects if isinstance(row[name], dict)}}
+                    for row in page
+                )
+                lines = "\n".join(map(json.dumps, rows)).encode()
+                read = arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+                table = arrow_json.read_json(io.BytesIO(lines), read, parse)
+                parquet.write_table(table.select(schema.names).cast(schema))

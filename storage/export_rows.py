@@ -35,10 +35,16 @@ def pages_of(
     for run, iteration in ((selected, iteration) for selected in runs for iteration in selected.iterations):
         file = None if texts is None else texts_path(texts, run.run.name, iteration, "label_questions")
         for questions in _questions(store, selection, run.run.name, iteration):
-            if selection.what == "questions":
-                rows = [_question_row(question, oracles) for question in questions]
-            else:
+            rows = list[Row]()
+            if selection.what == "votes":
                 rows = _vote_rows(store, questions, file, with_text=selection.texts)
+            for question in questions if selection.what == "questions" else ():
+                row = {column.name: getattr(question, column.name) for column in QUESTION_COLUMNS}
+                labels = {label.oracle: label for label in question.oracles}
+                for oracle in oracles:
+                    label = labels.get(oracle)
+                    row |= {f"{oracle}_verdict": label and label.verdict, f"{oracle}_truth": label and label.truth}
+                rows.append({name: without_nul(value) for name, value in row.items()})
             yield Page(questions, [{**run.columns, **row} for row in rows])
 
 
@@ -58,21 +64,12 @@ def _questions(store: Store, selection: Selection, run: str, iteration: int) -> 
             limit = min(_QUESTIONS, max(1, _VOTES // max(question.m or 1 for question in page)))
 
 
-def _question_row(question: QuestionSummary, oracles: Sequence[str]) -> Row:
-    row = {column.name: getattr(question, column.name) for column in QUESTION_COLUMNS}
-    labels = {label.oracle: label for label in question.oracles}
-    for oracle in oracles:
-        label = labels.get(oracle)
-        row |= {f"{oracle}_verdict": label and label.verdict, f"{oracle}_truth": label and label.truth}
-    return {name: without_nul(value) for name, value in row.items()}
-
-
 def _vote_rows(store: Store, questions: Sequence[QuestionSummary], file: Path | None, *, with_text: bool) -> list[Row]:
     by_id = {question.id: question for question in questions}
     with store.read() as session:
         votes = queries.votes.votes_of(session, list(by_id))
-    kept = read_texts(file, list(by_id)) if with_text and file is not None and file.exists() else []
-    texts = {(text.question_id, text.sample_index): text.text for text in kept}
+    stored = read_texts(file, list(by_id)) if with_text and file is not None and file.exists() else []
+    texts = {(text.question_id, text.sample_index): text.text for text in stored}
     rows = []
     for key, (classes, rollouts) in votes.items():
         question = by_id[key]

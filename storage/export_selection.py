@@ -92,17 +92,12 @@ def parse_iterations(text: str) -> tuple[range, ...] | None:
     """The iterations that a text names: "2", "1-3", "1,3-5", or "all", for which this is None. Raises `StoreError`."""
     if text == "all":
         return None
-    ranges = tuple(_range_of(part) for part in text.split(","))
-    if not all(ranges):
+    numbers = [_ITERATIONS.fullmatch(part) for part in text.split(",")]
+    ranges = tuple(range(int(part[1]), int(part[2] or part[1]) + 1) for part in numbers if part is not None)
+    if len(ranges) < len(numbers) or not all(ranges):  # a range may end before it begins
         expected = f"{ITERATIONS_HELP[0].lower()}{ITERATIONS_HELP[1:]}"
         raise StoreError(f"iterations: expected {expected}, got {text[:100]!r}")
     return ranges
-
-
-def _range_of(text: str) -> range:
-    """A number or a range; empty if the text is neither, or if the range ends before it begins."""
-    matched = _ITERATIONS.fullmatch(text)
-    return range(int(matched[1]), int(matched[2] or matched[1]) + 1) if matched else range(0)
 
 
 def iterations_of(session: Session, run: str, text: str) -> tuple[int, ...]:

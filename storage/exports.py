@@ -9,16 +9,16 @@ file's sha256 is. The zip for Hugging Face also has a manifest inside.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from storage import queries
-from storage.export_columns import SCHEMA_VERSION, Column, arrow_schema, columns_of
+from storage.export_columns import SCHEMA_VERSION, arrow_schema, columns_of
 from storage.export_files import OF_RUNS, Export, Planned, Row, size_of, until, version_of, write_rows, written_once
 from storage.export_huggingface import write_folder
 from storage.export_rows import Page, pages_of
-from storage.export_selection import SelectedRun, Selection, selected_runs
+from storage.export_selection import Selection, selected_runs
 from storage.session import Store
 from storage.texts import texts_path
 
@@ -61,17 +61,37 @@ def plan(
     oracles = sorted({count.oracle for counts in audits for count in counts})
     of_several = not isinstance(selection.runs, str)
     columns = columns_of(selection.what, oracles, texts=selection.texts, of_several=of_several)
-    has_texts = [_keeps_texts(texts, *iteration) for iteration in iterations] if selection.texts else []
+    has_texts = [
+        texts is not None and texts_path(texts, *iteration, "label_questions").exists()
+        for iteration in (iterations if selection.texts else ())
+    ]
     shown = audits if selection.depends_on_audits() else None
     # A run may be deleted, and another one made with its name.
     made = [(run.run.name, run.run.created_at.timestamp(), run.iterations, run.columns) for run in runs]
     filters = selection.described_filters()
     version = version_of(SCHEMA_VERSION, selection.what, made, left_out, filters, shown, has_texts)
-    folder, name = (OF_RUNS, f"{len(runs)}-runs") if of_several else _name_of(runs[0])
+    folder, name = OF_RUNS, f"{len(runs)}-runs"
+    if not of_several:  # `run-2`, `run-1-3`, or `run-2of1-3` if they are two of these three
+        folder, chosen = runs[0].run.name, runs[0].iterations
+        span = f"{chosen[0]}" if len(chosen) == 1 else f"{chosen[0]}-{chosen[-1]}"
+        has_all = len(chosen) == chosen[-1] - chosen[0] + 1
+        name = f"{folder}-{span}" if has_all else f"{folder}-{len(chosen)}of{span}"
     path = root / folder / f"{name}-{selection.what}-{version}.{SUFFIXES[kind]}"
-    about = [_about(run) for run in runs]
+    about = [
+        {"run": run.run.name, **run.columns, "iterations": list(run.iterations), "config": run.run.config}
+        for run in runs
+    ]
 
     def write(path: Path) -> dict[str, Any]:
+        with store.read() as session:
+            sources = [queries.questions.source_checkpoints(session, *iteration) for iteration in iterations]
+            asked, voted = (
+                {
+                    key: queries.checkpoints.get_checkpoint(session, key).sha256
+                    for key in sorted({checkpoint for source in sources for checkpoint in source[i]})
+                }
+                for i in (0, 1)
+            )
         described = {
             **({"runs": about, "left_out": left_out} if of_several else about[0]),
             "what": selection.what,
@@ -79,41 +99,21 @@ def plan(
             "format": kind,
             "schema_version": SCHEMA_VERSION,
             "columns": [{"name": c.name, "type": c.type, "description": c.description} for c in columns],
-            **_source_checkpoints(store, iterations),
+            "asked_by": asked,  # the checkpoints that wrote the questions, with their sha256
+            "voted_by": voted,
         }
         pages = until(is_ending, pages_of(store, selection, runs, oracles, texts))
         # The manifest is not written again after an audit on which no row depends, so it must not count verdicts.
         counted = oracles if selection.depends_on_audits() else []
-        return _write(path, columns, _CountedRows(pages, counted), described)
+        rows, schema = _CountedRows(pages, counted), arrow_schema(columns)
+        with path.open("wb") as file:
+            if kind == "huggingface":
+                write_folder(file, schema, rows, lambda: {**described, **rows.counts()})
+            else:
+                write_rows(file, kind, schema, rows)
+        return {**described, **rows.counts(), **size_of(path)}
 
     return Planned(path, write, _MOST_FILES)
-
-
-def _name_of(run: SelectedRun) -> tuple[str, str]:
-    """The folder of a run's exports, and how the names of those of its iterations begin."""
-    name = run.run.name
-    return name, f"{name}-{_span(run.iterations)}"
-
-
-def _about(run: SelectedRun) -> dict[str, Any]:
-    return {
-        "run": run.run.name,
-        **run.columns,
-        "iterations": list(run.iterations),
-        "config": run.run.config,
-    }
-
-
-def _span(iterations: Sequence[int]) -> str:
-    """The iterations in the name of a file: `2`, `1-3`, or `2of1-3` if they are two of these three."""
-    first, last = iterations[0], iterations[-1]
-    if first == last:
-        return f"{first}"
-    return f"{first}-{last}" if len(iterations) == last - first + 1 else f"{len(iterations)}of{first}-{last}"
-
-
-def _keeps_texts(texts: Path | None, run: str, iteration: int) -> bool:
-    return texts is not None and texts_path(texts, run, iteration, "label_questions").exists()
 
 
 class _CountedRows:
@@ -141,25 +141,3 @@ class _CountedRows:
             "verdicts": dict(self._verdicts),
             "audited": dict(self._audited),
         }
-
-
-def _write(path: Path, columns: Iterable[Column], rows: _CountedRows, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the rows in the format that `described` names, and return the manifest."""
-    kind, schema = described["format"], arrow_schema(columns)
-    with path.open("wb") as file:
-        if kind == "huggingface":
-            write_folder(file, schema, rows, lambda: {**described, **rows.counts()})
-        else:
-            write_rows(file, kind, schema, rows)
-    return {**described, **rows.counts(), **size_of(path)}
-
-
-def _source_checkpoints(store: Store, iterations: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    """The checkpoints that wrote the questions, and those that voted on them: checkpoint -> sha256."""
-    with store.read() as session:
-        sources = [queries.questions.source_checkpoints(session, *iteration) for iteration in iterations]
-        named = [sorted({checkpoint for source in sources for checkpoint in source[i]}) for i in (0, 1)]
-        asked, voted = (
-            {key: queries.checkpoints.get_checkpoint(session, key).sha256 for key in keys} for keys in named
-        )
-    return {"asked_by": asked, "voted_by": voted}

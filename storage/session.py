@@ -130,13 +130,37 @@ def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECON
 
     On SQLite a read that had to wait for `reads_wait_s` seconds fails. A server waits less, since its client waits too.
     """
-    target = _parse(url)
+    try:
+        target = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        shown = re.sub(r"//.*@", "//***@", url)
+        raise StoreError(f"database {shown}: expected a URL, sqlite:///FILE or postgresql://…") from error
+    address = _masked(target)
+    if target.get_backend_name() in {"postgresql", "postgres"}:
+        target = target.set(drivername="postgresql+psycopg")
+    elif target.get_backend_name() == "sqlite" and target.database and target.database != ":memory:":
+        target = target.set(drivername="sqlite")
+    else:  # each connection would have an in-memory database of its own
+        raise StoreError(f"database {address}: expected sqlite:///FILE or postgresql://…")
     address = _masked(target)
     try:
         if target.get_backend_name() == "sqlite":
-            _prepare_file(Path(target.database or ""), create)
+            path = Path(target.database or "")
+            if create:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
+            elif not path.is_file():
+                raise NotThere(
+                    "there is no such file; check the address, or let `coevo up` or `coevo store migrate` create it"
+                )
         if create:
-            _migrate(target)
+            # On SQLite, a migration may rebuild a table and drop the old one. With foreign keys on, the drop would
+            # delete the rows that refer to the table.
+            engine = _engine(target, foreign_keys=False)
+            try:
+                with engine.execution_options(**{_WRITE: True}).begin() as connection:
+                    migrate(connection)
+            finally:
+                engine.dispose()
         store = Store(_engine(target, reads_wait_s=reads_wait_s), address)
         try:
             with store.read() as session:
@@ -151,49 +175,33 @@ def open_store(url: str, create: bool = False, reads_wait_s: float = _BUSY_SECON
         raise StoreError(f"database {address}: cannot be opened: {reason_of(error)}") from error
 
 
-def _parse(url: str) -> URL:
-    try:
-        target = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        shown = re.sub(r"//.*@", "//***@", url)
-        raise StoreError(f"database {shown}: expected a URL, sqlite:///FILE or postgresql://…") from error
-    backend = target.get_backend_name()
-    if backend in {"postgresql", "postgres"}:
-        return target.set(drivername="postgresql+psycopg")
-    if backend != "sqlite" or not target.database or target.database == ":memory:":
-        # Each connection would have an in-memory database of its own.
-        raise StoreError(f"database {_masked(target)}: expected sqlite:///FILE or postgresql://…")
-    return target.set(drivername="sqlite")
-
-
 def _masked(target: URL) -> str:
     if "password" in target.query:
         target = target.update_query_dict({"password": "***"})
     return target.render_as_string(hide_password=True)
 
 
-def _prepare_file(path: Path, create: bool) -> None:
-    if create:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users must not read the questions
-    elif not path.is_file():
-        raise NotThere("there is no such file; check the address, or let `coevo up` or `coevo store migrate` create it")
-
-
-def _migrate(target: URL) -> None:
-    # On SQLite, a migration may rebuild a table and drop the old one. With foreign keys on, the drop would delete the
-    # rows that refer to the table.
-    engine = _engine(target, foreign_keys=False)
-    try:
-        with engine.execution_options(**{_WRITE: True}).begin() as connection:
-            migrate(connection)
-    finally:
-        engine.dispose()
-
-
 def _engine(target: URL, foreign_keys: bool = True, reads_wait_s: float = _BUSY_SECONDS) -> Engine:
     if target.get_backend_name() == "postgresql":
         engine = create_engine(target, **_JSON, **_POOL)
-        _ping_idle_connections(engine)
+
+        # Ping an idle connection before it is used again, and replace it if it is dead: a stage may take hours between
+        # two writes, and meanwhile the server or a proxy may close the connection. SQLAlchemy's own `pool_pre_ping`
+        # would ping at every use.
+        @event.listens_for(engine, "checkin")
+        def _checked_in(_connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+            entry.info["last_used"] = time.monotonic()
+
+        @event.listens_for(engine, "checkout")
+        def _checked_out(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: object) -> None:
+            last_used = entry.info.get("last_used")  # None: it was opened just now
+            if last_used is None or time.monotonic() - last_used < _FRESH_SECONDS:
+                return
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise InvalidatePoolError from error
+
         return engine
     engine = create_engine(target, connect_args={"timeout": reads_wait_s}, **_JSON, **_POOL)
 
@@ -216,28 +224,6 @@ def _engine(target: URL, foreign_keys: bool = True, reads_wait_s: float = _BUSY_
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
-
-
-def _ping_idle_connections(engine: Engine) -> None:
-    """Ping an idle connection before it is used again, and replace it if it is dead.
-
-    A stage may take hours between two writes, and meanwhile the server or a proxy may close the connection.
-    SQLAlchemy's own `pool_pre_ping` would ping at every use.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def _checked_in(_connection: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
-        entry.info["last_used"] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def _checked_out(connection: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: object) -> None:
-        last_used = entry.info.get("last_used")  # None: it was opened just now
-        if last_used is None or time.monotonic() - last_used < _FRESH_SECONDS:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except engine.dialect.loaded_dbapi.Error as error:
-            raise InvalidatePoolError from error
 
 
 def _on_postgresql(engine: Engine, **options: Any) -> Engine:

@@ -75,7 +75,10 @@ class TextWriter:
             return
         make_folder(self._parts)
         with replacing(self._parts / f"{batch_index:08d}.parquet") as temporary, _writer(temporary) as writer:
-            writer.write_table(_table(rollouts))
+            rows = [(rollout.question_id, rollout.sample_index, to_stored(rollout.text)) for rollout in rollouts]
+            columns = zip(*rows, strict=True) if rows else ([], [], [])
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+            writer.write_table(pa.table(arrays, schema=_SCHEMA))
 
     def finish(self) -> Path:
         """Merge the parts into one file, in order of their batches, and remove them. A second call changes nothing."""
@@ -83,8 +86,16 @@ class TextWriter:
         if not self.path.exists():
             make_folder(self.path.parent)
             with replacing(self.path) as temporary, _writer(temporary) as writer:
-                for table in _regrouped(sorted(self._parts.glob("*.parquet"))):
-                    writer.write_table(table, row_group_size=_ROW_GROUP)
+                # The row groups have `_ROW_GROUP` rows each, so that the bytes do not depend on the batches.
+                pending = _SCHEMA.empty_table()
+                for part in sorted(self._parts.glob("*.parquet")):
+                    pending = pa.concat_tables([pending, pq.read_table(part, schema=_SCHEMA)])
+                    while pending.num_rows >= _ROW_GROUP:
+                        table = pending.slice(0, _ROW_GROUP).combine_chunks()
+                        writer.write_table(table, row_group_size=_ROW_GROUP)
+                        pending = pending.slice(_ROW_GROUP)
+                if pending.num_rows:
+                    writer.write_table(pending.combine_chunks(), row_group_size=_ROW_GROUP)
         self._before_writing()  # this process may have been suspended while it merged, and another one merges now
         for half_written in self.path.parent.glob(f"{self.path.name}.*.part"):
             half_written.unlink()
@@ -110,44 +121,19 @@ def iterate_texts(path: Path, question_ids: Sequence[str] | None = None) -> Iter
     try:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
-                if _may_hold(file.metadata.row_group(group), only_ids):
-                    yield from _rows(file.read_row_group(group), only_ids)
+                ids = file.metadata.row_group(group).column(0).statistics
+                is_bounded = only_ids is not None and ids is not None and ids.has_min_max
+                if is_bounded and not any(ids.min <= key <= ids.max for key in only_ids or ()):
+                    continue
+                table = file.read_row_group(group)
+                keys, samples, texts = (table[name] for name in _SCHEMA.names)
+                for i, question_id in enumerate(keys.to_pylist()):
+                    if only_ids is None or question_id in only_ids:
+                        yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
     except FileNotFoundError as error:
         raise StoreError(f"texts {path}: no such file: the stage is not finished, or it keeps no texts") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"texts {path}: cannot be read: {error}") from error
-
-
-def _may_hold(group: Any, only_ids: frozenset[str] | None) -> bool:
-    ids = group.column(0).statistics
-    return only_ids is None or ids is None or not ids.has_min_max or any(ids.min <= key <= ids.max for key in only_ids)
-
-
-def _rows(table: Any, only_ids: frozenset[str] | None) -> Iterator[RolloutText]:
-    ids, samples, texts = (table[name] for name in _SCHEMA.names)
-    for i, question_id in enumerate(ids.to_pylist()):
-        if only_ids is None or question_id in only_ids:
-            yield RolloutText(question_id, samples[i].as_py(), from_stored(texts[i].as_py()))
-
-
-def _table(rollouts: Iterable[Rollout | RolloutText]) -> Any:
-    rows = [(rollout.question_id, rollout.sample_index, to_stored(rollout.text)) for rollout in rollouts]
-    columns = zip(*rows, strict=True) if rows else ([], [], [])
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
-    )
-
-
-def _regrouped(parts: Iterable[Path]) -> Iterator[Any]:
-    """The rows of `parts` in tables of `_ROW_GROUP` rows, so that the bytes do not depend on the batches."""
-    pending = _SCHEMA.empty_table()
-    for part in parts:
-        pending = pa.concat_tables([pending, pq.read_table(part, schema=_SCHEMA)])
-        while pending.num_rows >= _ROW_GROUP:
-            yield pending.slice(0, _ROW_GROUP).combine_chunks()
-            pending = pending.slice(_ROW_GROUP)
-    if pending.num_rows:
-        yield pending.combine_chunks()
 
 
 def _writer(path: Path) -> Any:

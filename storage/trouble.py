@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from storage.errors import StoreError
 
 
-class Trouble(StoreError):
+class StorageUnusable(StoreError):
     """The disk is full, a file cannot be used, or the database does not answer. What is stored stays as it is, and a
     run can be resumed."""
 
@@ -28,13 +28,13 @@ def reason_of(error: Exception) -> str:
 
 
 def in_words(error: Exception) -> Exception:
-    """A `Trouble` if the disk or the database is the cause; else the error itself. The message has no statement."""
+    """A `StorageUnusable` if the disk or the database is the cause; else the error itself, with no statement in it."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         file = f"{error.filename}: " if error.filename else ""
-        return Trouble(f"{file}{_DISK_IS_FULL}")
+        return StorageUnusable(f"{file}{_DISK_IS_FULL}")
     if isinstance(error, OSError) and error.errno in _REFUSED and error.filename:
-        return Trouble(f"{error.filename}: {error.strerror}")
+        return StorageUnusable(f"{error.filename}: {error.strerror}")
     if isinstance(error, OperationalError):
         reason = reason_of(error).partition("\n")[0]
-        return Trouble(f"database: {_DISK_IS_FULL if reason == _SQLITE_IS_FULL else reason}")
+        return StorageUnusable(f"database: {_DISK_IS_FULL if reason == _SQLITE_IS_FULL else reason}")
     return error

@@ -47,30 +47,18 @@ def decide(a: str, b: str, judge: Judge, nesting: int = 0, comparisons: int = _A
         return EQUAL
     (a, variable_a), (b, variable_b) = statement(a), statement(b)
     if variable_a != variable_b and variable_a and variable_b:
-        return _decide_other_variables(a, b, {variable_a, variable_b}, judge, nesting)
+        # Relations in one variable each, and not the same one: `x>2` says nothing about y.
+        if variable_a.casefold() == variable_b.casefold():
+            return Outcome("unknown", "variables differ in case")
+        reads = all_of(_read(text, judge, nesting) for text in (a, b))
+        return UNEQUAL if reads == EQUAL else reads
     a, b = without_variable(a, b)
     readings_a, readings_b = readings(a, b), readings(b, a)
     if len(readings_a) + len(readings_b) == 2:
         return _decide_read(a, b, judge, nesting, comparisons)
     outcomes = {(x, y): _decide_read(x, y, judge, nesting, comparisons) for x in readings_a for y in readings_b}
-    return _of_readings(outcomes, one_is_enough=not is_ambiguous(a) and not is_ambiguous(b))
-
-
-def _decide_other_variables(a: str, b: str, variables: set[str], judge: Judge, nesting: int) -> Outcome:
-    """Relations in one variable each, and not the same one: `x>2` says nothing about y."""
-    if len({name.casefold() for name in variables}) == 1:
-        return Outcome("unknown", "variables differ in case")
-    reads = all_of(_read(text, judge, nesting) for text in (a, b))
-    return UNEQUAL if reads == EQUAL else reads
-
-
-def no_judge(_a: str, _b: str) -> Outcome:
-    """The judge of a process that has none: it reports that the symbolic judge is needed."""
-    return NEEDS_JUDGE
-
-
-def _of_readings(outcomes: dict[tuple[str, str], Outcome], one_is_enough: bool) -> Outcome:
-    """The outcome of all readings of two texts. One may be enough to be equal if neither text leaves a unit out."""
+    # One reading is enough to be equal if neither text leaves a unit out.
+    one_is_enough = not is_ambiguous(a) and not is_ambiguous(b)
     if any(outcome == NEEDS_JUDGE for outcome in outcomes.values()):
         return NEEDS_JUDGE
     for (x, y), outcome in outcomes.items():
@@ -78,6 +66,11 @@ def _of_readings(outcomes: dict[tuple[str, str], Outcome], one_is_enough: bool) 
             return EQUAL
     verdicts = set(outcomes.values())
     return verdicts.pop() if len(verdicts) == 1 else Outcome("unknown", "a symbol or a unit")
+
+
+def no_judge(_a: str, _b: str) -> Outcome:
+    """The judge of a process that has none: it reports that the symbolic judge is needed."""
+    return NEEDS_JUDGE
 
 
 def _decide_read(a: str, b: str, judge: Judge, nesting: int, comparisons: int) -> Outcome:
@@ -135,7 +128,10 @@ def _compare_with_matrix(a: str, b: str, judge: Judge, compare_members: _Compare
     """A matrix of one row or column equals the tuple of its cells, and without brackets also their list."""
     matrix_a, matrix_b = as_matrix(a), as_matrix(b)
     if matrix_a and matrix_b:
-        return _compare_matrices(matrix_a, matrix_b, compare_members, comparisons)
+        if (len(matrix_a), len(matrix_a[0])) != (len(matrix_b), len(matrix_b[0])):
+            return UNEQUAL
+        pairs = [(x, y) for p, q in zip(matrix_a, matrix_b, strict=True) for x, y in zip(p, q, strict=True)]
+        return all_of(compare_members(x, y, comparisons // len(pairs)) for x, y in pairs)
     matrix, other = (a, b) if matrix_a else (b, a)
     rows, listed = matrix_a or matrix_b or (), as_list(other)
     if listed is None:
@@ -159,7 +155,12 @@ def _compare_with_list(a: str, b: str, judge: Judge, compare_members: _CompareMe
         for one, other in ((list_a, b), (list_b, a)):  # `(x,y)\in\{(1,2)\}`
             if one.brackets == "{}" and len(one.members) == 1 and other[:1] != "\\" and as_list(one.members[0]):
                 return compare_members(one.members[0], other, comparisons)
-        return _compare_lists(list_a, list_b, compare_members, comparisons)
+        # If both lists have brackets, these must agree. Order counts if either is a tuple or an interval.
+        if list_a.brackets and list_b.brackets and list_a.brackets != list_b.brackets:
+            return UNEQUAL
+        if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
+            return _compare_sets(list_a, list_b, compare_members, comparisons)
+        return _compare_tuples(list_a.members, list_b.members, compare_members, comparisons)
     if list_a is None:
         return _compare_with_single(b, a, judge, compare_members, comparisons)
     return _compare_with_single(a, b, judge, compare_members, comparisons)
@@ -214,17 +215,14 @@ def _decide_clocks(a: str, b: str) -> Outcome | None:
 
 def _decide_endless(a: str, b: str) -> Outcome | None:
     """The outcome if one answer is an endless decimal and the other too, or a number; else None."""
-    ends_a, ends_b = (read_endless(text) or _twice(read_quantity(text).number) for text in (a, b))
+    numbers = ((text, read_quantity(text).number) for text in (a, b))
+    ends_a, ends_b = (read_endless(text) or (None if n is None else (n, n)) for text, n in numbers)
     if ends_a is None or ends_b is None:
         return None
     apart = ends_a[1] < ends_b[0] or ends_b[1] < ends_a[0]
     finite = {ends[0] for ends in (ends_a, ends_b) if ends[0] == ends[1]}
     low = {min(ends, key=abs) for ends in (ends_a, ends_b) if ends[0] != ends[1]}
     return UNEQUAL if apart or finite & low else Outcome("unknown", "an endless decimal")
-
-
-def _twice(number: Fraction | None) -> tuple[Fraction, Fraction] | None:
-    return None if number is None else (number, number)
 
 
 def _not_mathematics(a: str, b: str) -> str | None:
@@ -258,33 +256,12 @@ def _members(listed: List | None) -> tuple[str, ...]:
     return ("",) if listed is None else listed.members
 
 
-def _compare_matrices(
-    rows_a: tuple[tuple[str, ...], ...],
-    rows_b: tuple[tuple[str, ...], ...],
-    compare_members: _CompareMembers,
-    comparisons: int,
-) -> Outcome:
-    if (len(rows_a), len(rows_a[0])) != (len(rows_b), len(rows_b[0])):
-        return UNEQUAL
-    cells = [(x, y) for p, q in zip(rows_a, rows_b, strict=True) for x, y in zip(p, q, strict=True)]
-    return all_of(compare_members(x, y, comparisons // len(cells)) for x, y in cells)
-
-
 def _compare_tuples(
     members_a: tuple[str, ...], members_b: tuple[str, ...], compare_members: _CompareMembers, comparisons: int
 ) -> Outcome:
     if len(members_a) != len(members_b):
         return UNEQUAL
     return all_of(compare_members(x, y, comparisons) for x, y in zip(members_a, members_b, strict=True))
-
-
-def _compare_lists(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:
-    """If both lists have brackets, these must agree. Order counts if either list is a tuple or an interval."""
-    if list_a.brackets and list_b.brackets and list_a.brackets != list_b.brackets:
-        return UNEQUAL
-    if {list_a.brackets, list_b.brackets} <= {"", "{}"}:
-        return _compare_sets(list_a, list_b, compare_members, comparisons)
-    return _compare_tuples(list_a.members, list_b.members, compare_members, comparisons)
 
 
 def _compare_sets(list_a: List, list_b: List, compare_members: _CompareMembers, comparisons: int) -> Outcome:

@@ -54,7 +54,11 @@ def for_library(text: str) -> str | None:
     tokens, end = list[str](), 0
     while end < len(text):
         token = _TOKEN.match(text, end)
-        if token is None or not _is_known(token[0]):
+        if token is None:
+            return None
+        is_matrix = token[0].startswith((r"\begin", r"\end"))
+        is_command = token[0][0] == "\\" and token[0][1:].isalpha()
+        if (is_matrix and token[0] not in _MATRICES) or (is_command and token[0][1:] not in _COMMANDS):
             return None
         if _NUMBER.match(token[0]) and tokens and _NUMBER.match(tokens[-1]):  # `1.234.567` is no product
             return None
@@ -69,19 +73,16 @@ def for_library(text: str) -> str | None:
     written = re.sub(r"(?<=[0-9])\^\{T\}", "^{T_{sym}}", written)
     if "^{T}" in written or "^{*}" in written or _UNREAD.search(written):
         return None
-    return _DECIMAL.sub(_fraction, _with_products(_MIXED.sub(r"(\1+\2)", written)))
+    written = _MIXED.sub(r"(\1+\2)", written)
+    if not _INTERVALS.search(written):  # products of numbers and brackets are written out, except between intervals
+        written = _AFTER_BINOMIAL.sub(r"\1\\cdot ", _PRODUCT.sub(r"\\cdot ", written))
+    return _DECIMAL.sub(_fraction, written)
 
 
 def _fraction(decimal: re.Match[str]) -> str:
     """A decimal as a fraction, because the library's parser keeps 15 digits."""
     whole, part = decimal.groups()
     return rf"\frac{{{int(whole + part)}}}{{{10 ** len(part)}}}" if part else whole
-
-
-def _is_known(token: str) -> bool:
-    if token.startswith((r"\begin", r"\end")):
-        return token in _MATRICES
-    return not token[1:].isalpha() or token[0] != "\\" or token[1:] in _COMMANDS
 
 
 def _joined(tokens: list[str]) -> str:
@@ -94,10 +95,3 @@ def _joined(tokens: list[str]) -> str:
             written.append(" ")
         written.append(symbol)
     return "".join(written)
-
-
-def _with_products(text: str) -> str:
-    """A text with its products of numbers and brackets written out, except between intervals."""
-    if _INTERVALS.search(text):
-        return text
-    return _AFTER_BINOMIAL.sub(r"\1\\cdot ", _PRODUCT.sub(r"\\cdot ", text))

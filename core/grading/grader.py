@@ -31,7 +31,7 @@ _CACHED_PAIRS = 100_000
 _MIN_MEMORY_MB = 512  # sympy alone takes a good part of it
 
 Pair = tuple[str, str]
-Progress = Callable[[int, int], None]  # called with comparisons done, comparisons in total
+OnProgress = Callable[[int, int], None]  # called with comparisons done, comparisons in total
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +89,29 @@ class Grader:
         """Compare two answers, whose order does not matter. Raises `GradingError` if no worker can be started."""
         return self.compare_many([(a, b)])[0]
 
-    def compare_many(self, pairs: Sequence[Pair], progress: Progress | None = None) -> list[Comparison]:
+    def compare_many(self, pairs: Sequence[Pair], progress: OnProgress | None = None) -> list[Comparison]:
         """The comparisons of `pairs`, in their order. Those that need a worker are shared among all workers.
 
         `progress` is called from this thread. Raises `GradingError` if no worker can be started.
         """
         results: dict[int, Comparison] = {}
         positions: dict[Pair, list[int]] = {}  # of each pair that needs a worker
-        for i, (a, b) in enumerate(pairs):
-            pair, comparison = self._compare_here(a, b)
-            if comparison is None:
+        for i, answers in enumerate(pairs):
+            start = time.perf_counter()
+            a, b = map(normalise, answers)
+            pair = (a, b) if a <= b else (b, a)
+            if cached := self._cache.get(pair):
+                results[i] = cached
+            elif (outcome := _decide_here(*pair)) == NEEDS_JUDGE:
                 positions.setdefault(pair, []).append(i)
             else:
-                results[i] = comparison
+                results[i] = Comparison(*outcome, time.perf_counter() - start)
         _report(progress, len(results), len(pairs))
         for pair, comparison in self._compare_in_workers(list(positions)):
             results.update(dict.fromkeys(positions[pair], comparison))
             self._cache_comparison(pair, comparison)
             _report(progress, len(results), len(pairs))
         return [results[i] for i in range(len(pairs))]
-
-    def _compare_here(self, a: str, b: str) -> tuple[Pair, Comparison | None]:
-        """The normalised pair in sorted order, and its comparison, or None if it needs a worker."""
-        start = time.perf_counter()
-        a, b = normalise(a), normalise(b)
-        pair = (a, b) if a <= b else (b, a)
-        if cached := self._cache.get(pair):
-            return pair, cached
-        outcome = _decide_here(*pair)
-        return pair, None if outcome == NEEDS_JUDGE else Comparison(*outcome, time.perf_counter() - start)
 
     def _compare_in_workers(self, pairs: list[Pair]) -> Iterator[tuple[Pair, Comparison]]:
         """Each pair with its comparison by a worker, which gets a chunk of pairs at a time."""
@@ -178,7 +172,7 @@ def grade_pairs(
     deadline: float = 2.0,
     memory_mb: int = 2048,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[Comparison]:
     """The comparisons of `pairs`, in their order, by a new Grader. Raises `GradingError`."""
     with Grader(deadline=deadline, memory_mb=memory_mb, workers=workers) as grader:
@@ -198,6 +192,6 @@ def _chunks(pairs: Iterable[Pair], size: int) -> list[list[Pair]]:
     return chunks
 
 
-def _report(progress: Progress | None, done: int, total: int) -> None:
+def _report(progress: OnProgress | None, done: int, total: int) -> None:
     if progress is not None:
         progress(done, total)

@@ -46,9 +46,5 @@ def compare_many(kind: AnswerKind, pairs: Sequence[Pair], grader: Grader) -> lis
     """Whether the two answers of each pair are equal; both are as `cleaned` returns them."""
     if kind == "math":
         return [comparison.verdict for comparison in grader.compare_many(pairs)]
-    return ["equal" if a == b or _same_number(a, b) else "unequal" for a, b in pairs]
-
-
-def _same_number(a: str, b: str) -> bool:
-    number = number_of(a)
-    return number is not None and number == number_of(b)
+    same_number = ((number := number_of(a)) is not None and number == number_of(b) for a, b in pairs)
+    return ["equal" if a == b or same else "unequal" for (a, b), same in zip(pairs, same_number, strict=True)]

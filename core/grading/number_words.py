@@ -46,20 +46,17 @@ def number_in_words(text: str) -> str | None:
     sign = "-" if words[0] in ("minus", "negative") else ""
     words = words[1:] if sign else words
     percent = "%" if words[-1:] == ["percent"] else ""
-    number = _number(words[:-1] if percent else words)
-    return None if number is None else f"{sign}{number}{percent}"
-
-
-def _number(words: list[str]) -> str | None:
+    words = words[:-1] if percent else words
     if (number := _cardinal(words)) is not None:
-        return str(number)
+        return f"{sign}{number}{percent}"
     *above, part = words or [""]
     if part not in _PARTS:
         return None
     if above[-2:] in (["and", "a"], ["and", "one"]) and (whole := _cardinal(above[:-2])):
-        return rf"{whole}\frac{{1}}{{{_PARTS[part]}}}"
+        return rf"{sign}{whole}\frac{{1}}{{{_PARTS[part]}}}{percent}"
     count = _cardinal(above) if above else 1 if part == "half" else None
-    return f"{count}/{_PARTS[part]}" if count and (count == 1) == (part[-1] != "s") else None
+    fits = count and (count == 1) == (part[-1] != "s")
+    return f"{sign}{count}/{_PARTS[part]}{percent}" if fits else None
 
 
 def _cardinal(words: list[str]) -> int | None:

@@ -51,22 +51,22 @@ class WorkerProcess:
             process = self._send(b"".join(remaining))
             while remaining and self._process is process:
                 start = time.monotonic()
-                outcome = self._next_outcome(process)
+                reply = self._read_line(process, self._deadline)
+                if reply is None:
+                    outcome = Outcome("unknown", "deadline")
+                elif not reply:
+                    try:
+                        code = process.wait(timeout=1)
+                        ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+                    except subprocess.TimeoutExpired:
+                        ending = "closed its pipe"
+                    outcome = Outcome("unknown", f"worker died: {ending}")
+                else:
+                    outcome = Outcome(*json.loads(reply))
+                if not reply or outcome.reason == "memory":
+                    self._kill_without_waiting()
                 remaining.popleft()
                 yield outcome, time.monotonic() - start
-
-    def _next_outcome(self, process: subprocess.Popen[bytes]) -> Outcome:
-        """Read the outcome of the next pair. A process that did not reply or ran out of memory is killed."""
-        reply = self._read_line(process, self._deadline)
-        if reply is None:
-            outcome = Outcome("unknown", "deadline")
-        elif not reply:
-            outcome = Outcome("unknown", f"worker died: {_how_it_ended(process)}")
-        else:
-            outcome = Outcome(*json.loads(reply))
-        if not reply or outcome.reason == "memory":
-            self._kill_without_waiting()
-        return outcome
 
     def kill(self) -> None:
         """End the process and whatever it started, and wait until it is gone."""
@@ -103,6 +103,11 @@ class WorkerProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         alarm = math.ceil(self._deadline) + _ALARM_MARGIN
+        # Tokens, proxies and home folders are left out, because a worker has no use for them. The fixed hash seed makes
+        # sympy's ordering, and so its verdicts, the same in every worker.
+        variables = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+        library_paths = {name: os.environ[name] for name in variables if name in os.environ}
+        path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-P", "-s", "-m", "core.grading.worker", str(self._memory_mb), str(alarm)],
             stdin=subprocess.PIPE,
@@ -110,7 +115,7 @@ class WorkerProcess:
             stderr=subprocess.PIPE,
             bufsize=0,
             cwd="/",
-            env=_environment(),
+            env={**library_paths, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
         self._process = process
@@ -138,23 +143,3 @@ class WorkerProcess:
                 self._received += chunk
         line, _, self._received = self._received.partition(b"\n")
         return line
-
-
-def _environment() -> dict[str, str]:
-    """The import path, the parent's paths of shared libraries, and fixed settings.
-
-    Tokens, proxies and home folders are left out, because a worker has no use for them. The fixed hash seed makes
-    sympy's ordering, and so its verdicts, the same in every worker.
-    """
-    library_paths = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return {**library_paths, "PYTHONPATH": path, "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"}
-
-
-def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    """How a process that closed its pipe ended."""
-    try:
-        code = process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        return "closed its pipe"
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"

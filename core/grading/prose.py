@@ -59,7 +59,9 @@ _SHORT_UNIT = re.compile(r"([A-Za-z]{1,2}(?:\^\{[23]\})?)(?=$|,)")
 
 def without_prose(text: str) -> str:
     """The answer that a text states: a single value, or values separated by `, `."""
-    text = _trimmed(" ".join(text.split()))
+    text = " ".join(text.split())
+    text = text.lstrip(",;: ").removesuffix("/-")  # `Rs. 500/-`
+    text = text if _GOES_ON.search(text) else text.rstrip(".,;: ")
     for _ in range(_MAX_LEADS):
         text, before = _without_lead(text), text
         if text == before:
@@ -73,14 +75,16 @@ def without_prose(text: str) -> str:
     ):
         text = words
     text = _separated(text)
-    text = _with_units(text)
+    text = _CODE.sub(
+        lambda code: rf"{code[1]}\text{{{code[2].rstrip('.')}}}" if is_currency(code[2]) else code[0], text
+    )
+    if "/" in text:
+        text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
+    text = _BARE_UNIT.sub(_marked_unit, text)
     text = _without_spaces(_ISLAND.sub(_unwrapped, text))
-    return re.sub(r"(?<!\{),(?!\})\s*", ", ", _ungrouped(_merge_signs(text))).strip()
-
-
-def _trimmed(text: str) -> str:
-    text = text.lstrip(",;: ").removesuffix("/-")  # `Rs. 500/-`
-    return text if _GOES_ON.search(text) else text.rstrip(".,;: ")
+    body = text.lstrip("+- ")  # a run of leading signs is one `-` or none
+    text = "-" + body if text[: len(text) - len(body)].count("-") % 2 else body
+    return re.sub(r"(?<!\{),(?!\})\s*", ", ", _ungrouped(text)).strip()
 
 
 def _without_lead(text: str) -> str:
@@ -124,7 +128,17 @@ def _separated(text: str) -> str:
         text = _SEPARATOR.sub(lambda word: _separator(word, ", ", ", "), text).strip(", ")
     text = _BRACED_GROUPS.sub(lambda number: number[0].replace("{,}", ""), text)
     if "," in text:
-        text = _outside_brackets(text)
+        pieces, depth, start = list[str](), 0, 0  # separators of thousands only stand outside of brackets
+        for bracket in _BRACKET.finditer(text):
+            if depth == 0:
+                pieces.append(_without_groups(text[start : bracket.start()]))
+                start = bracket.start()
+            depth = max(0, depth + (1 if bracket[0][-1] in "([{" else -1))
+            if depth == 0:
+                pieces.append(text[start : bracket.end()])
+                start = bracket.end()
+        pieces.append(_without_groups(text[start:]) if depth == 0 else text[start:])
+        text = "".join(pieces)
         return text if ";" not in text else re.sub(r"(?<=[)\]}])\s*;\s*(?=[(\[\\])", ", ", text)
     return text.replace(";", ", ")
 
@@ -139,35 +153,11 @@ def _separator(separator: re.Match[str], between: str, alternatively: str) -> st
     return between if word in _AND else alternatively if word in _OR else separator[0]
 
 
-def _outside_brackets(text: str) -> str:
-    """A text without separators of thousands, which only stand outside of brackets."""
-    pieces, depth, start = list[str](), 0, 0
-    for bracket in _BRACKET.finditer(text):
-        if depth == 0:
-            pieces.append(_without_groups(text[start : bracket.start()]))
-            start = bracket.start()
-        depth = max(0, depth + (1 if bracket[0][-1] in "([{" else -1))
-        if depth == 0:
-            pieces.append(text[start : bracket.end()])
-            start = bracket.end()
-    pieces.append(_without_groups(text[start:]) if depth == 0 else text[start:])
-    return "".join(pieces)
-
-
 def _without_groups(text: str) -> str:
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
     text = _EUROPEAN.sub(lambda number: number[0].replace(",", "{,}"), text)
     # 12,34,567 may be a number of India or a list: it stays unread.
     return _INDIAN.sub(lambda number: number[0].replace(",", "{,}"), text)
-
-
-def _with_units(text: str) -> str:
-    text = _CODE.sub(
-        lambda code: rf"{code[1]}\text{{{code[2].rstrip('.')}}}" if is_currency(code[2]) else code[0], text
-    )
-    if "/" in text:
-        text = _PER.sub(lambda unit: rf"/\text{{{unit[1]}}}" if read_unit(unit[1]) else unit[0], text)
-    return _BARE_UNIT.sub(_marked_unit, text)
 
 
 def _marked_unit(marked: re.Match[str]) -> str:
@@ -223,12 +213,6 @@ def _kept_space(space: re.Match[str]) -> str:
     following = _LETTERS_AFTER.match(text, end)
     words = len(letters[2]) > 1 or (following is not None and len(following[1]) > 1)
     return " " if letters[1] or words else ""
-
-
-def _merge_signs(text: str) -> str:
-    """Replace a run of leading signs by one `-` or none."""
-    body = text.lstrip("+- ")
-    return "-" + body if text[: len(text) - len(body)].count("-") % 2 else body
 
 
 def _ungrouped(text: str) -> str:

@@ -69,7 +69,11 @@ def parse_number(text: str) -> Fraction | None:
         return None
     signs, body, percent = match.groups()
     if body.startswith("(") and body.endswith(")"):
-        return None if signs.count("-") == 0 and percent else _bracketed(signs, body)
+        inner = body[1:-1]  # `-(-5)`
+        value = parse_number(inner) if "(" not in inner and ")" not in inner else None
+        if value is None or (signs.count("-") == 0 and percent):
+            return None
+        return -value if signs.count("-") % 2 else value
     for pattern, read in _FORMS:
         if form := pattern.fullmatch(body):
             value = read(*form.groups())
@@ -80,13 +84,6 @@ def parse_number(text: str) -> Fraction | None:
         return None
     sign = -1 if signs.count("-") % 2 else 1
     return sign * factor * value / (100 if percent else 1)
-
-
-def _bracketed(signs: str, body: str) -> Fraction | None:
-    """The value of `-(-5)`."""
-    inner = body[1:-1]
-    value = parse_number(inner) if "(" not in inner and ")" not in inner else None
-    return None if value is None else -value if signs.count("-") % 2 else value
 
 
 @lru_cache(maxsize=16_384)
@@ -100,9 +97,15 @@ def read_quantity(text: str) -> Quantity:
     if based := _BASED.fullmatch(text):
         base = int(based[3]) if based[3] else CARDINALS.get(based[4], 0)
         if 2 <= base <= 36:
-            return _in_base(based[1] or based[2], base)
+            # Digits with a base are compared with others of this base as texts; `1011_2` equals 1011, which leaves the
+            # base out.
+            digits, name = based[1] or based[2], f"base {base}"
+            in_base = Unit(Fraction(1), ((name, 1),), ((name, 1),))
+            if digits.isdigit():
+                return Quantity(digits, Fraction(digits), in_base)
+            return Quantity(rf"\text{{{digits}}}", None, in_base)
     if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
-        body = _signless(prefixed[1] + prefixed[3])
+        body = (prefixed[1] + prefixed[3]).removeprefix("+")
         if body[-1:] in tuple("kKMB"):  # `\$5k` may be 5000 dollars
             return Quantity(text, None, None)
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
@@ -137,7 +140,10 @@ def _with_tail(text: str) -> Quantity:
         if ", " in body and r"\text{" in body:  # `6 apples, 2 oranges` are not all oranges
             continue
         written = tail["rest"] + text[tail.end("rest") + 1 :] if magnitude else text[start.start() :]
-        name = _plain_unit(written)
+        if written.startswith(r"\frac"):
+            above, below = re.findall(_IN_TEXT, written)
+            written = f"{above}/{below}"
+        name = re.sub(r"\\text\{([^{}]*)\}", r" \1", written).replace(" /", "/").replace("/ ", "/").strip()
         unit = read_unit(name) or (read_unit(f"{name}s") if body == "1" and name.islower() else None)
         if unit is None:
             continue
@@ -148,29 +154,6 @@ def _with_tail(text: str) -> Quantity:
     return Quantity(text, parse_number(text), None)
 
 
-def _plain_unit(text: str) -> str:
-    if text.startswith(r"\frac"):
-        above, below = re.findall(_IN_TEXT, text)
-        text = f"{above}/{below}"
-    return re.sub(r"\\text\{([^{}]*)\}", r" \1", text).replace(" /", "/").replace("/ ", "/").strip()
-
-
-def _signless(text: str) -> str:
-    return text.removeprefix("+")
-
-
-def _in_base(digits: str, base: int) -> Quantity:
-    """Digits with a base. They are compared with others of this base as texts; `1011_2` equals 1011, which leaves the
-    base out."""
-    name = f"base {base}"
-    unit = Unit(Fraction(1), ((name, 1),), ((name, 1),))
-    return (
-        Quantity(digits, Fraction(int(digits)), unit)
-        if digits.isdigit()
-        else Quantity(rf"\text{{{digits}}}", None, unit)
-    )
-
-
 def latex(quantity: Quantity) -> str:
     """One spelling for all quantities with the same number and unit."""
     body = quantity.body if quantity.number is None else str(quantity.number)
@@ -178,16 +161,9 @@ def latex(quantity: Quantity) -> str:
         return body
     name = quantity.unit.words[0][0]
     if name.startswith("base "):
-        return f"{_digits(quantity)}_{{{name.removeprefix('base ')}}}"
+        letters = f"({quantity.body.removeprefix(chr(92) + 'text{').removesuffix('}')})"
+        return f"{letters if quantity.number is None else body}_{{{name.removeprefix('base ')}}}"
     return body + quantity.unit.latex
-
-
-def _digits(quantity: Quantity) -> str:
-    return (
-        f"({quantity.body.removeprefix(chr(92) + 'text{').removesuffix('}')})"
-        if quantity.number is None
-        else str(quantity.number)
-    )
 
 
 class Clock(NamedTuple):

@@ -26,14 +26,9 @@ _BUILT_SET = re.compile(r"\\\{([A-Za-z])(?:\\in\\mathbb(?:R|\{R\}))?(?:\\mid|\\v
 @lru_cache(maxsize=16_384)
 def statement(text: str) -> tuple[str, str | None]:
     """What a text states in the end, and the only variable of that if it is a relation."""
-    stated = _conclusion(_condition(text))
-    return stated, _variable_of(stated)
-
-
-def _condition(text: str) -> str:
-    r"""The condition of a set of real numbers in set-builder notation, `\{x\mid x>2\}` -> `x>2`; else the text."""
     match = _BUILT_SET.fullmatch(text)
-    return match[2].strip() if match and match[1] in match[2] and RELATION.search(match[2]) else text
+    stated = _conclusion(match[2].strip() if match and match[1] in match[2] and RELATION.search(match[2]) else text)
+    return stated, _variable_of(stated)
 
 
 def _conclusion(text: str) -> str:

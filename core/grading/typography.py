@@ -57,7 +57,13 @@ class _Typesetter:
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = _TOKEN.findall(text)
-        self._closing = _closing_braces(self._tokens)
+        self._closing: dict[int, int] = {}  # the index of each opening brace that closes -> that of its closing brace
+        opened: list[int] = []
+        for i, mark in enumerate(self._tokens):
+            if mark == "{":
+                opened.append(i)
+            elif mark == "}" and opened:
+                self._closing[opened.pop()] = i
         self._pieces: list[tuple[bool, str]] = []  # whether it is words, and the piece
         self._open: list[_Brace] = []
         self._words = False  # inside of \text{}
@@ -258,7 +264,7 @@ class _Typesetter:
                 words += piece
                 continue
             if words:
-                written.append(_in_text(words))
+                written.append(_WORDS.sub(_phrase, _BLANKS.sub(" ", words)))
                 words = ""
             written.append(piece)
         text = ""
@@ -271,23 +277,6 @@ class _Typesetter:
         return "".join(parts)
 
 
-def _in_text(words: str) -> str:
-    """The content of a `\\text{}`: each phrase stays in one, a function gets its command, the rest is mathematics."""
-    return _WORDS.sub(_phrase, _BLANKS.sub(" ", words))
-
-
 def _phrase(words: re.Match[str]) -> str:
     phrase = " ".join(words[0].rstrip(".").split())
     return rf"\{phrase} " if phrase in FUNCTIONS - {"sec", "min"} else rf"\text{{{phrase}}}"
-
-
-def _closing_braces(tokens: list[str]) -> dict[int, int]:
-    """The index of each opening brace that closes -> that of its closing brace."""
-    closing: dict[int, int] = {}
-    opened: list[int] = []
-    for i, mark in enumerate(tokens):
-        if mark == "{":
-            opened.append(i)
-        elif mark == "}" and opened:
-            closing[opened.pop()] = i
-    return closing

@@ -7,7 +7,7 @@ import than a whole vote. Sizes are exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -100,19 +100,13 @@ def _factors(text: str) -> Iterator[tuple[str, int]]:
 
 def times(product: Unit, unit: Unit, exponent: int = 1) -> Unit:
     """The product of a unit and a power of another."""
-    powers, words = (
-        _sum(ours, theirs, exponent) for ours, theirs in ((product.powers, unit.powers), (product.words, unit.words))
-    )
-    return Unit(product.size * unit.size**exponent, powers, words)
-
-
-def _sum(
-    ours: Iterable[tuple[str, int]], theirs: Iterable[tuple[str, int]], factor: int
-) -> tuple[tuple[str, int], ...]:
-    exponents = dict(ours)
-    for name, exponent in theirs:
-        exponents[name] = exponents.get(name, 0) + exponent * factor
-    return tuple(sorted((name, exponent) for name, exponent in exponents.items() if exponent))
+    sums = []
+    for ours, theirs in ((product.powers, unit.powers), (product.words, unit.words)):
+        exponents = dict(ours)
+        for name, power in theirs:
+            exponents[name] = exponents.get(name, 0) + power * exponent
+        sums.append(tuple(sorted((name, power) for name, power in exponents.items() if power)))
+    return Unit(product.size * unit.size**exponent, *sums)
 
 
 def _named(word: str) -> Unit | None:
@@ -134,8 +128,13 @@ def _spellings() -> dict[str, Unit]:
     for line in TABLE.strip().splitlines():
         name, size, *rest = line.split()
         unit = Unit(Fraction(1), ((name, 1),), ())
-        if size != "-":
-            unit = _composed(Fraction(size), rest.pop(0), basic)
+        if size != "-":  # and a formula such as `g*m/second^2`
+            above, _, under = rest.pop(0).partition("/")
+            unit = Unit(Fraction(size), (), ())
+            for sign, side in ((1, above), (-1, under)):
+                for factor in filter(None, side.split("*")):
+                    base, _, exponent = factor.partition("^")
+                    unit = times(unit, basic[base], sign * int(exponent or 1))
         basic[name] = unit
         word = rest[0].removeprefix("~")
         for written in rest:
@@ -151,17 +150,6 @@ def _spellings() -> dict[str, Unit]:
 
 def _prefixed(unit: Unit, word: str, power: int) -> Unit:
     return Unit(unit.size * Fraction(10) ** power, unit.powers, ((word, 1),))
-
-
-def _composed(size: Fraction, formula: str, basic: dict[str, Unit]) -> Unit:
-    """The unit of a formula of the table, such as `g*m/second^2`."""
-    above, _, under = formula.partition("/")
-    product = Unit(size, (), ())
-    for sign, side in ((1, above), (-1, under)):
-        for factor in filter(None, side.split("*")):
-            name, _, power = factor.partition("^")
-            product = times(product, basic[name], sign * int(power or 1))
-    return product
 
 
 _ONE = Unit(Fraction(1), (), ())

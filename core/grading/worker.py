@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 from functools import lru_cache
-from typing import Any, TextIO
+from typing import Any
 
 from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
@@ -86,14 +86,14 @@ def judge(a: str, b: str) -> Outcome:
         return EQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and x.has(AppliedUndef) != y.has(AppliedUndef):
         return Outcome("unknown", "a function")  # without its definition, or a product such as x(3)
-    if _far_apart(_value(a), _value(b)) or _differ(x, y):
+    # Clearly apart within the digits that were computed: this saves computing the difference.
+    if any(
+        p is not None and q is not None and abs(p - q) > _TOLERANCE * (abs(p) + abs(q))
+        for p, q in zip(_value(a), _value(b), strict=True)
+    ) or _differ(x, y):
         return UNEQUAL
     if isinstance(x, Expr) and isinstance(y, Expr) and expand(x - y) == 0:
         return EQUAL  # this takes a fraction of the time that math-verify spends on simplifying
-    return _by_math_verify(x, y)
-
-
-def _by_math_verify(x: Any, y: Any) -> Outcome:
     forward, backward = _math_verify(x, y), _math_verify(y, x)
     if forward and backward:
         return EQUAL
@@ -117,21 +117,22 @@ def _parsed(text: str) -> Any:
         return Rational(number.numerator, number.denominator)
     word, inequalities = alternatives(text)
     if word:
-        return _combined(word, [_parsed(inequality) for inequality in inequalities])
+        solutions = [_parsed(inequality) for inequality in inequalities]  # of each, the set of numbers
+        if not all(isinstance(numbers, Set) for numbers in solutions):
+            return None
+        return Union(*solutions) if word == "or" else Intersection(*solutions)
     expression = None if _MEMBERSHIP.search(text) else _expression(text)
     if expression is None or (is_relation(expression) and not expression.free_symbols):
         return None
-    value = expression.xreplace(_exact(expression))
+    # Each float becomes the rational with its digits, each symbol a real one or `I`.
+    exact: dict[Any, Any] = {decimal: Rational(str(decimal)) for decimal in expression.atoms(Float)}
+    for symbol in expression.free_symbols:
+        if isinstance(symbol, Symbol):
+            exact[symbol] = I if symbol.name == "i" else Symbol(symbol.name, real=True)
+    value = expression.xreplace(exact)
     if is_relation(value) and not is_equation(value) and len(value.free_symbols) == 1:
         return unwrap_fcs(value).as_set()
     return value.doit() if isinstance(value, Set) or value.has(*_UNEVALUATED) else value
-
-
-def _combined(word: str, solutions: list[Any]) -> Set | None:
-    """The numbers that satisfy one of several inequalities ("or"), or all of them; None if one has no set of them."""
-    if not all(isinstance(numbers, Set) for numbers in solutions):
-        return None
-    return Union(*solutions) if word == "or" else Intersection(*solutions)
 
 
 def _expression(text: str) -> Any:
@@ -145,15 +146,6 @@ def _expression(text: str) -> Any:
         if type(error) is not Exception and not isinstance(error, LIBRARY_ERRORS):
             raise
         return None
-
-
-def _exact(value: Any) -> dict[Any, Any]:
-    """What to replace in a value: each float by the rational with its digits, each symbol by a real one or by `I`."""
-    exact: dict[Any, Any] = {number: Rational(str(number)) for number in value.atoms(Float)}
-    for symbol in value.free_symbols:
-        if isinstance(symbol, Symbol):
-            exact[symbol] = I if symbol.name == "i" else Symbol(symbol.name, real=True)
-    return exact
 
 
 def _differ(x: Any, y: Any) -> bool:
@@ -204,14 +196,6 @@ def _value(text: str) -> Parts:
     return _at_sample_point(value, _DIGITS) if isinstance(value, Expr) and not value.is_Matrix else (None, None)
 
 
-def _far_apart(u: Parts, v: Parts) -> bool:
-    """Whether two values differ clearly within the digits that were computed. This saves computing their difference."""
-    return any(
-        p is not None and q is not None and abs(p - q) > _TOLERANCE * (abs(p) + abs(q))
-        for p, q in zip(u, v, strict=True)
-    )
-
-
 def _at_sample_point(value: Expr, digits: int) -> Parts:
     """The real and the imaginary part of a value at the sample point, where each variable has a fixed value of its own.
 
@@ -243,29 +227,20 @@ def compare_line(line: str) -> Outcome:
         return Outcome("unknown", "memory")
 
 
-def _limit_resources(memory_mb: int) -> None:
-    """Limit the memory of this process and forbid files and core dumps, whatever an answer makes the libraries do."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def _private_pipe() -> TextIO:
-    """The pipe to the parent, moved away from stdout, so that nothing a library prints can be read as a verdict."""
-    pipe = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.dup2(devnull, sys.stderr.fileno())
-    return pipe
-
-
 def main(memory_mb: int, alarm_s: int) -> None:
     """Answer until the parent closes the pipe. The alarm ends a busy worker whose parent was killed."""
     logging.disable()
     for a, b in _WARM_UP:
         judge(a, b)
-    pipe = _private_pipe()
-    _limit_resources(memory_mb)
+    # The pipe to the parent is moved away from stdout, so that nothing a library prints can be read as a verdict.
+    pipe = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.dup2(devnull, sys.stderr.fileno())
+    # No memory without limit, no files and no core dumps, whatever an answer makes the libraries do.
+    resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     print('"ready"', file=pipe, flush=True)
     for line in sys.stdin:
         signal.alarm(alarm_s)

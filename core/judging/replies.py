@@ -141,14 +141,18 @@ def combine_replies(prompt: JudgePrompt, case: Case, replies: Sequence[str | Non
     A reply is None if it is missing or was cut off. Raises `GradingError`.
     """
     if prompt == "equivalence":
-        return JudgeResult(_majority_verdict([None if reply is None else parse_yes_no(reply) for reply in replies]))
+        said = [None if reply is None else parse_yes_no(reply) for reply in replies]
+        if 2 * said.count(True) > len(said):
+            return JudgeResult("right")
+        return JudgeResult("wrong" if 2 * said.count(False) > len(said) else "unknown")
     opinions = [None if reply is None else parse_opinion(reply, case.question) for reply in replies]
     opinion = consensus(opinions, grader)
     if opinion is None:
         return JudgeResult("unknown")
     if opinion.answer is None:
         return JudgeResult("ill_posed")
-    return JudgeResult(_verdict_on(opinion.answer, case.claimed.answer, grader), opinion.answer)
+    verdicts: dict[str, OracleVerdict] = {"equal": "right", "unequal": "wrong", "unknown": "unknown"}
+    return JudgeResult(verdicts[grader.compare(opinion.answer, case.claimed.answer).verdict], opinion.answer)
 
 
 def consensus(opinions: Sequence[Opinion | None], grader: Grader) -> Opinion | None:
@@ -157,14 +161,3 @@ def consensus(opinions: Sequence[Opinion | None], grader: Grader) -> Opinion | N
         return Opinion(None)
     majority = vote([opinion.answer if opinion else None for opinion in opinions], grader)
     return Opinion(majority.answer) if 2 * majority.votes > len(opinions) else None
-
-
-def _majority_verdict(verdicts: Sequence[bool | None]) -> OracleVerdict:
-    if 2 * verdicts.count(True) > len(verdicts):
-        return "right"
-    return "wrong" if 2 * verdicts.count(False) > len(verdicts) else "unknown"
-
-
-def _verdict_on(answer: str, claimed: str, grader: Grader) -> OracleVerdict:
-    verdicts: dict[str, OracleVerdict] = {"equal": "right", "unequal": "wrong", "unknown": "unknown"}
-    return verdicts[grader.compare(answer, claimed).verdict]

@@ -71,33 +71,28 @@ def draw_sentinels(prompt: JudgePrompt, questions: Sequence[str], n: int, seed: 
         drafts = [(kind, kind(rng)) for kind in _KINDS for _ in range(_DRAFTS)]
 
         def difference(draft: tuple[_Kind, _Problem], expected: Expected = expected, model: str = model) -> float:
+            # Up to 2 for words and signs that the two questions do not share, and up to 1 for their lengths.
             kind, problem = draft
-            return _difference(_question_text(problem, expected, latex), model) + _REPETITION * used[kind]
+            text = _question_text(problem, expected, latex)
+            ours, theirs = _words(text), _words(model)
+            shared = len(ours & theirs) / max(1, len(ours | theirs))
+            lengths = abs(len(text) - len(model)) / max(1, len(text), len(model))
+            return 2 * (1 - shared) + lengths + _REPETITION * used[kind]
 
         kind, problem = min(drafts, key=difference)
         used[kind] += 1
-        sentinels.append(_sentinel(f"sentinel {i}", problem, expected, latex, rng))
+        right_answer = _answer_text(problem.answer, latex)
+        error = Fraction(rng.choice((-10, -2, -1, 1, 2, 10)), problem.answer.denominator)
+        claimed = Claimed(_answer_text(problem.answer + error, latex) if expected == "wrong" else right_answer)
+        truth = None if expected == "ill_posed" else Truth(right_answer)
+        case = Case(f"sentinel {i}", _question_text(problem, expected, latex), claimed, truth)
+        sentinels.append(Sentinel(case, expected))
     return sentinels
-
-
-def _sentinel(key: str, problem: _Problem, expected: Expected, latex: bool, rng: random.Random) -> Sentinel:
-    right_answer = _answer_text(problem.answer, latex)
-    error = Fraction(rng.choice((-10, -2, -1, 1, 2, 10)), problem.answer.denominator)
-    claimed = Claimed(_answer_text(problem.answer + error, latex) if expected == "wrong" else right_answer)
-    truth = None if expected == "ill_posed" else Truth(right_answer)
-    return Sentinel(Case(key, _question_text(problem, expected, latex), claimed, truth), expected)
 
 
 def _question_text(problem: _Problem, expected: Expected, latex: bool) -> str:
     question = problem.broken if expected == "ill_posed" else problem.question
     return question if latex else question.replace("$", "")
-
-
-def _difference(a: str, b: str) -> float:
-    """How different two questions look: up to 2 for words and signs that they do not share, and up to 1 for lengths."""
-    words_a, words_b = _words(a), _words(b)
-    shared = len(words_a & words_b) / max(1, len(words_a | words_b))
-    return 2 * (1 - shared) + abs(len(a) - len(b)) / max(1, len(a), len(b))
 
 
 def _words(text: str) -> set[str]:

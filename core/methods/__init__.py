@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import Field
 
@@ -24,14 +24,6 @@ from core.methods.base import Advantage, Labels, LossAverage, Method, Objective,
 GROUP = "coevo.methods"
 _PAPERS = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__) if module.name != "base"]
 _PAPERS += [entry.load() for entry in entry_points(group=GROUP)]
-
-
-def _type_of(value: Any) -> str | None:
-    """The `type` by which a preset names a method; None if `value` is not a method."""
-    if not isinstance(value, type) or not issubclass(value, Method):
-        return None
-    annotation = value.model_fields["type"].annotation
-    return str(get_args(annotation)[0]) if get_origin(annotation) is Literal else None
 
 
 def methods_of(papers: Iterable[ModuleType]) -> dict[str, type[Method]]:
@@ -43,8 +35,13 @@ def methods_of(papers: Iterable[ModuleType]) -> dict[str, type[Method]]:
     methods: dict[str, type[Method]] = {}
     for paper in papers:
         for value in vars(paper).values():
-            name = _type_of(value)
-            if name is not None and methods.setdefault(name, value) is not value:
+            if not isinstance(value, type) or not issubclass(value, Method):
+                continue
+            annotation = value.model_fields["type"].annotation
+            if get_origin(annotation) is not Literal:  # a base class
+                continue
+            name = str(get_args(annotation)[0])
+            if methods.setdefault(name, value) is not value:
                 raise TypeError(
                     f"core.methods: {methods[name].__qualname__} and {value.__qualname__} are both {name!r}: "
                     "expected a type of its own for each method"

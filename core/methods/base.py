@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Factor, Part, Scale
+from core.settings.bounds import Factor, Scale, SettingsTable
 from core.types import Group, Scored
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 EPSILON = 1e-6
 
 
-class Objective(Part):
+class Objective(SettingsTable):
     """How the rewards of a group become a gradient. The advantages are here, the loss is in `trainers.local.grpo`."""
 
     rollouts: ClassVar[int]  # of a prompt, unless `[….training] rollouts_per_prompt` is set

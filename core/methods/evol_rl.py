@@ -71,7 +71,9 @@ class EvolRl(Method):
         label, majority = self._majority(group, valid)
         rewards, novelty = np.full(len(group.answers), -1.0), np.zeros(len(group.answers))
         if not (self.variant == "official" and valid.sum() == 1 < len(valid)):
-            similarity = _cosines(group.embeddings[valid], clipped=self.variant == "official")
+            lengths = np.linalg.norm(group.embeddings[valid], axis=1, keepdims=True)
+            unit = group.embeddings[valid] / np.maximum(lengths, EPSILON)
+            similarity = (unit @ unit.T).clip(0, 1) if self.variant == "official" else unit @ unit.T
             novelty[valid] = _novelty(similarity, majority[valid], self.alpha)
             rewards[valid] = _banded(novelty[valid], majority[valid], self)
         shares = {"valid_share": float(valid.mean()), "majority_share": float(majority.mean())}
@@ -94,13 +96,6 @@ class EvolRl(Method):
             return None, np.zeros_like(valid)
         top = int(votes.argmax())  # the first of equals: `vote.classes` is in the order that decides ties
         return group.vote.classes[top][0], np.array([index == top for index in group.classes]) & valid
-
-
-def _cosines(embeddings: Floats, clipped: bool) -> Floats:
-    lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
-    unit = embeddings / np.maximum(lengths, EPSILON)
-    similarity: Floats = unit @ unit.T
-    return similarity.clip(0, 1) if clipped else similarity
 
 
 def _banded(novelty: Floats, majority: Flags, method: EvolRl) -> Floats:

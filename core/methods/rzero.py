@@ -61,12 +61,24 @@ class ChallengerReward(Objective):
             )
         paper = self.variant == "paper"
         clustered = [i for i, question in enumerate(questions) if question is not None or not paper]
-        shares = _cluster_shares([questions[i] or "" for i in clustered], len(questions), self.bleu_distance)
-        share_of = dict(zip(clustered, shares, strict=True))
-        score_of = _paper if paper else _official
-        scores = [score_of(label, self.repetition_weight * share_of.get(i, 0.0)) for i, label in enumerate(labels)]
-        for i, score in enumerate(scores):
-            score.parts["cluster_size"] = float(round(share_of.get(i, 0.0) * len(labels)))
+        # Imported here, because every command imports the methods, and only the Challenger's reward needs SciPy.
+        from core.questions.similarity import clusters
+
+        cluster_of = dict(
+            zip(clustered, clusters([questions[i] or "" for i in clustered], self.bleu_distance), strict=True)
+        )
+        sizes, scores = Counter(cluster_of.values()), list[Score]()
+        for i, label in enumerate(labels):
+            size = sizes[cluster_of[i]] if i in cluster_of else 0
+            penalty, p_hat = self.repetition_weight * (size / len(questions)), label.p_hat if label else 0.0
+            if paper:
+                uncertainty = 1 - 2 * abs(p_hat - 0.5)
+                reward = max(0.0, uncertainty - penalty)
+            else:
+                uncertainty = min(p_hat, 1 - p_hat)
+                reward = uncertainty - penalty - (label is None)
+            parts = {"uncertainty": uncertainty, "repetition": penalty, "p_hat": p_hat}
+            scores.append(Score(reward, {**parts, "malformed": float(label is None), "cluster_size": float(size)}))
         return scores
 
 
@@ -89,31 +101,3 @@ class Supervised(Method):
 
     type: Literal["supervised"] = "supervised"
     labels: Literal["offline"] = "offline"
-
-
-def _cluster_shares(questions: Sequence[str], batch: int, distance: float) -> list[float]:
-    # Imported here, because every command imports the methods, and only the Challenger's reward needs SciPy.
-    from core.questions.similarity import clusters
-
-    cluster_of = clusters(questions, distance)
-    sizes = Counter(cluster_of)
-    return [sizes[cluster] / batch for cluster in cluster_of]
-
-
-def _paper(label: PseudoLabel | None, penalty: float) -> Score:
-    uncertainty = 1 - 2 * abs(label.p_hat - 0.5) if label else 0.0
-    return Score(max(0.0, uncertainty - penalty), _parts(label, uncertainty, penalty))
-
-
-def _official(label: PseudoLabel | None, penalty: float) -> Score:
-    uncertainty = min(label.p_hat, 1 - label.p_hat) if label else 0.0
-    return Score(uncertainty - penalty - (label is None), _parts(label, uncertainty, penalty))
-
-
-def _parts(label: PseudoLabel | None, uncertainty: float, repetition: float) -> dict[str, float]:
-    return {
-        "uncertainty": uncertainty,
-        "repetition": repetition,
-        "p_hat": label.p_hat if label else 0.0,
-        "malformed": float(label is None),
-    }

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from core.methods.base import Floats, Method, Signal
+from core.methods.base import Method, Signal
 from core.settings.bounds import Factor, Share
 from core.types import Group, Scored
 
@@ -71,8 +71,12 @@ class Scrl(Method):
             raise ValueError(f"mean_entropy: scrl needs one per rollout: expected {len(group.answers)}, got {count}")
         class_index = np.array([-1 if index is None else index for index in group.classes])
         share = np.array([votes for _, votes in group.vote.classes], dtype=np.float64) / len(class_index)
-        gap = _class_means(group.mean_entropy, class_index) - group.mean_entropy.mean()  # H(a) - H, of each rollout
-        has_label = self._has_positive_label(share)
+        _, position = np.unique(class_index, return_inverse=True)
+        class_means = np.bincount(position, group.mean_entropy) / np.bincount(position)
+        gap = class_means[position] - group.mean_entropy.mean()  # H(a) - H, of each rollout
+        lead = share[0] - (share[1] if len(share) > 1 else 0.0) if len(share) else 0.0
+        is_firm = lead > self.tau_marg + TOLERANCE and share[0] >= self.tau_pos - TOLERANCE  # eq. 4
+        has_label = len(share) > 0 and (is_firm or not self.selective_positives)
         support = np.where(class_index >= 0, np.append(share, 0.0)[class_index], 0.0)  # p(a), of each rollout
         positive = (class_index == 0) & has_label
         negative = (class_index >= 0) & ~positive & (support < self.tau_neg - TOLERANCE)
@@ -94,16 +98,3 @@ class Scrl(Method):
         }
         negatives = tuple(group.vote.classes[i][0] for i in dict.fromkeys(class_index[negative].tolist()))
         return Scored(group.vote.answer if has_label else None, rewards, parts=parts, negatives=negatives)
-
-    def _has_positive_label(self, share: Floats) -> bool:
-        """Eq. 4. `share` has the answers' shares, the largest first; it is empty if no rollout has an answer."""
-        if len(share) == 0 or not self.selective_positives:
-            return len(share) > 0
-        lead = share[0] - (share[1] if len(share) > 1 else 0.0)
-        return bool(share[0] >= self.tau_pos - TOLERANCE and lead > self.tau_marg + TOLERANCE)
-
-
-def _class_means(values: np.ndarray[tuple[int], np.dtype[np.float64]], class_index: np.ndarray) -> np.ndarray:
-    """The mean of `values` over the class of each rollout (G,)."""
-    _, positions = np.unique(class_index, return_inverse=True)
-    return (np.bincount(positions, values) / np.bincount(positions))[positions]

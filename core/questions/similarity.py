@@ -64,15 +64,22 @@ def clusters(questions: Sequence[str], threshold: float = 0.5) -> list[int]:
 
 def _condensed_distances(questions: Sequence[str]) -> Floats:
     """The upper triangle of the distances, row by row: (B·(B-1)/2,)."""
-    words, lengths = _words(questions)
+    split = [tuple(question.split()) for question in questions]
+    ids: dict[str, int] = {}  # of words
+    words = np.array([ids.setdefault(word, len(ids)) for text in split for word in text], dtype=np.int64)
+    lengths = np.array([len(text) for text in split], dtype=np.int64)
     sets = [_occurrence_sets(owner, grams, len(questions)) for owner, grams in _ngrams(words, lengths)]
     sizes, size_of = np.unique(lengths, return_inverse=True)
-    brevity = _brevity_penalties(sizes.tolist())
+    brevity = np.ones((len(sizes), len(sizes)))  # the penalty by the hypothesis's size and the reference's
+    for h, size in enumerate(sizes.tolist()):
+        if size:  # an empty hypothesis matches nothing, so its penalty is not used
+            brevity[h, h:] = [math.exp(1 - longer / size) for longer in sizes[h:].tolist()]
     texts: dict[tuple[str, ...], int] = {}
-    text_of = np.array([texts.setdefault(tuple(question.split()), len(texts)) for question in questions])
+    text_of = np.array([texts.setdefault(text, len(texts)) for text in split])
     distances = np.ones(len(questions) * (len(questions) - 1) // 2)
-    done = 0
-    for first, last in _row_blocks(len(questions)):
+    first = done = 0
+    while first < len(questions):  # blocks of rows that have about BLOCK_PAIRS pairs above the diagonal
+        last = min(len(questions), first + max(1, BLOCK_PAIRS // (len(questions) - first)))
         above = np.arange(first, len(questions)) > np.arange(first, last)[:, None]
         overlaps = [(matrix[first:last] @ matrix[first:].T).toarray()[above] for matrix in sets]
         matching = np.flatnonzero(overlaps[0])  # BLEU is 0 without a common word
@@ -82,20 +89,13 @@ def _condensed_distances(questions: Sequence[str]) -> Floats:
         distance = 1 - brevity[hypothesis_size, reference_size] * precision
         distance[text_of[first + hypothesis] == text_of[first + reference]] = 0.0
         distances[done + matching] = distance
-        done += len(overlaps[0])
+        first, done = last, done + len(overlaps[0])
     return distances
 
 
-def _words(questions: Sequence[str]) -> tuple[Ints, Ints]:
-    """The word ids of all questions, concatenated (T,), and the number of words of each question (B,)."""
-    split = [question.split() for question in questions]
-    ids: dict[str, int] = {}
-    words = [ids.setdefault(word, len(ids)) for question in split for word in question]
-    return np.array(words, dtype=np.int64), np.array([len(question) for question in split], dtype=np.int64)
-
-
 def _ngrams(words: Ints, lengths: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """For n = 1..4: the index of the question of every n-gram, and the id of the n-gram."""
+    """For n = 1..4: the index of the question of every n-gram, and the id of the n-gram. `words` are the word ids of
+    all questions, concatenated (T,), and `lengths` the number of words of each (B,)."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     words_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))
     start, grams = np.arange(len(words)), words
@@ -119,24 +119,6 @@ def _occurrence_sets(owner: Ints, grams: Ints, count: int) -> csr_array:
     shared = holders[element] > 1  # most long n-grams occur in one question only and match nothing
     owner, element = owner[shared], element[shared]
     return csr_array((np.ones(len(owner), np.int32), (owner, element)), shape=(count, max(1, len(holders))))
-
-
-def _row_blocks(count: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that have about BLOCK_PAIRS pairs above the diagonal."""
-    first = 0
-    while first < count:
-        last = min(count, first + max(1, BLOCK_PAIRS // (count - first)))
-        yield first, last
-        first = last
-
-
-def _brevity_penalties(sizes: Sequence[int]) -> Floats:
-    """The penalty for each of U hypothesis sizes and U reference sizes (U, U); `sizes` must be ascending."""
-    penalties = np.ones((len(sizes), len(sizes)))
-    for h, hypothesis in enumerate(sizes):
-        if hypothesis:  # an empty hypothesis matches nothing, so its penalty is not used
-            penalties[h, h:] = [math.exp(1 - reference / hypothesis) for reference in sizes[h:]]
-    return penalties
 
 
 def _mean_precisions(sizes: Ints, size_of: Ints, overlaps: Sequence[Ints]) -> Floats:

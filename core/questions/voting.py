@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 
@@ -43,28 +43,19 @@ def classify_many(
     rollouts spelled it, with the smallest spelling among equals. A blank answer counts as none. `p_hat` is votes / m
     for denominator "all", votes / parsed for "parsed", and 0 if there are no votes.
     """
-    tallies = [_tally(answers) for answers in groups]
-    verdicts = _grade(tallies, grader) if grader else {}
+    tallies = list[dict[str, Counter[str]]]()  # of each group: key -> normalised spelling -> votes
+    for answers in groups:
+        tally: dict[str, Counter[str]] = {}
+        for answer in answers:
+            if answer is not None and (key := answer_key(answer)):
+                tally.setdefault(key, Counter())[normalise(answer)] += 1
+        tallies.append(tally)
+    verdicts: Verdicts = {}
+    if grader:  # every two keys of a group, except two numbers, which are unequal because their keys differ
+        pairs = {pair for tally in tallies for pair in combinations(sorted(tally), 2) if not all(map(_is_number, pair))}
+        comparisons = grader.compare_many(sorted(pairs))
+        verdicts = dict(zip(sorted(pairs), (comparison.verdict for comparison in comparisons), strict=True))
     return [_label(answers, tally, verdicts, denominator) for answers, tally in zip(groups, tallies, strict=True)]
-
-
-def _tally(answers: Iterable[str | None]) -> dict[str, Counter[str]]:
-    """Key -> normalised spelling -> votes."""
-    tally: dict[str, Counter[str]] = {}
-    for answer in answers:
-        if answer is not None and (key := answer_key(answer)):
-            tally.setdefault(key, Counter())[normalise(answer)] += 1
-    return tally
-
-
-def _grade(tallies: Iterable[dict[str, Counter[str]]], grader: Grader) -> Verdicts:
-    """The verdict on every two keys of a group, except two numbers, which are unequal because their keys differ."""
-    pairs = sorted({pair for tally in tallies for pair in _pairs_to_grade(tally)})
-    return dict(zip(pairs, (comparison.verdict for comparison in grader.compare_many(pairs)), strict=True))
-
-
-def _pairs_to_grade(tally: dict[str, Counter[str]]) -> list[Pair]:
-    return [(a, b) for a, b in combinations(sorted(tally), 2) if not (_is_number(a) and _is_number(b))]
 
 
 @lru_cache(maxsize=65_536)
@@ -76,10 +67,19 @@ def _label(
     answers: Sequence[str | None], tally: dict[str, Counter[str]], verdicts: Verdicts, denominator: Denominator
 ) -> tuple[PseudoLabel, Classes]:
     votes = {key: spellings.total() for key, spellings in tally.items()}
-    merged = _merge(sorted(votes, key=lambda key: (-votes[key], key)), verdicts)
+    # Each key is put into the first class all of whose members it equals, or into a new one.
+    merged: list[list[str]] = []
+    for key in sorted(votes, key=lambda key: (-votes[key], key)):
+        for members in merged:
+            if all(verdicts.get((min(key, other), max(key, other))) == "equal" for other in members):
+                members.append(key)
+                break
+        else:
+            merged.append([key])
     merged.sort(key=lambda members: (-sum(votes[key] for key in members), min(members)))
+    spellings = [sum((tally[key] for key in members), Counter[str]()) for members in merged]
     classes = tuple(
-        (_spelling(tally[key] for key in members), sum(votes[key] for key in members)) for members in merged
+        (min(counts.items(), key=lambda item: (-item[1], item[0]))[0], counts.total()) for counts in spellings
     )
     parsed = sum(votes.values())
     answer, top = classes[0] if classes else (None, 0)
@@ -97,25 +97,6 @@ def _label(
     return label, tuple(None if answer is None else class_of.get(answer_key(answer)) for answer in answers)
 
 
-def _merge(keys: Iterable[str], verdicts: Verdicts) -> list[list[str]]:
-    """Put each key into the first class all of whose members it equals, or into a new one."""
-    classes: list[list[str]] = []
-    for key in keys:
-        for members in classes:
-            if all(verdicts.get((min(key, other), max(key, other))) == "equal" for other in members):
-                members.append(key)
-                break
-        else:
-            classes.append([key])
-    return classes
-
-
-def _spelling(spellings: Iterable[Counter[str]]) -> str:
-    """The most frequent spelling; the smallest among equals."""
-    counts = sum(spellings, Counter[str]())
-    return min(counts, key=lambda text: (-counts[text], text))
-
-
 def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]) -> Classes:
     """The index in a stored label's `classes` of the class of each answer, without grading again.
 
@@ -128,14 +109,15 @@ def classes_of(answers: Sequence[str | None], classes: Sequence[tuple[str, int]]
     room = [count for _, count in classes]
     for key, i in class_of.items():
         room[i] -= votes[key]
-    unplaced = votes.keys() - class_of.keys()
-    while placement := next(
-        ((key, fits[0]) for key in unplaced if len(fits := _with_room(room, votes[key])) == 1), None
-    ):
-        key, i = placement
-        class_of[key] = i
-        room[i] -= votes[key]
-        unplaced.remove(key)
+    unplaced, before = votes.keys() - class_of.keys(), -1
+    while len(unplaced) != before:  # a key that was placed takes room, so that another one may fit in one class only
+        before = len(unplaced)
+        for key in sorted(unplaced):
+            fits = [i for i, left in enumerate(room) if left >= votes[key]]
+            if len(fits) == 1:
+                class_of[key] = fits[0]
+                room[fits[0]] -= votes[key]
+                unplaced.remove(key)
     return tuple(None if key is None else class_of.get(key) for key in keys)
 
 
@@ -145,8 +127,3 @@ def agrees(answer: str | None, in_class: int | None) -> bool | None:
     if in_class is None and answer is not None and answer_key(answer):
         return None
     return in_class == 0
-
-
-def _with_room(room: Sequence[int], votes: int) -> list[int]:
-    """The indices of the classes that have room for so many votes."""
-    return [i for i, left in enumerate(room) if left >= votes]

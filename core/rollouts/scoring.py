@@ -12,14 +12,14 @@ from core.types import Group, Scored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class ScoredGroup:
     """The rewards, and the advantages (G,) over the whole group; these are 0 if the prompt is dropped from the loss."""
 
     scored: Scored
     advantages: NDArray[np.float64]
 
 
-def outcome(group: Group, method: Method) -> Outcome:
+def outcome(group: Group, method: Method) -> ScoredGroup:
     """Score one group, with its own seed. `trained_share` and the KL do not enter, since only the trainer applies them.
 
     Raises:
@@ -27,5 +27,5 @@ def outcome(group: Group, method: Method) -> Outcome:
     """
     scored = method.score(group)
     if not scored.learn:
-        return Outcome(scored, np.zeros(len(group.answers)))
-    return Outcome(scored, method.advantages(scored.rewards, group.clusters, group.seed))
+        return ScoredGroup(scored, np.zeros(len(group.answers)))
+    return ScoredGroup(scored, method.advantages(scored.rewards, group.clusters, group.seed))

@@ -110,7 +110,9 @@ def skeleton_clusters(responses: Sequence[str]) -> tuple[int, ...]:
     """
     numbers: dict[str, int] = {}
     return tuple(
-        _cluster_number(numbers, skeleton) if (skeleton := skeleton_of(response)) else DEGENERATE
+        _skipping_degenerate(numbers.setdefault(skeleton, len(numbers) + 1))
+        if (skeleton := skeleton_of(response))
+        else DEGENERATE
         for response in responses
     )
 
@@ -135,11 +137,6 @@ def skeleton_of(response: str) -> str:
     boxes = list(_BOXED.finditer(response))
     reasoning = response[: boxes[-1].start()] if boxes else response
     return " ".join(_NUMBER.sub("#", reasoning.lower()).split())
-
-
-def _cluster_number(numbers: dict[str, int], skeleton: str) -> int:
-    """The number of a skeleton's cluster: 1, 2, … in order of first appearance, skipping `DEGENERATE`."""
-    return _skipping_degenerate(numbers.setdefault(skeleton, len(numbers) + 1))
 
 
 def _skipping_degenerate(number: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from core.figures import RULES, Rule
-from core.settings.bounds import Part, Positive
+from core.settings.bounds import Positive, SettingsTable
 
 # The name of a figure that has a rule.
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ else:
     Tested = Literal[tuple(RULES)]
 
 
-class Alerts(Part):
+class Alerts(SettingsTable):
     """When a change of a figure raises an alert, in addition to the guard's signals.
 
     Of the runs in which nothing changes, at most the share `rate` get any alert from these rules within `iterations`

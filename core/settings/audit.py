@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Part, Positive, Seconds, Temperature, Tokens, Workers
+from core.settings.bounds import Answers, Positive, SettingsTable, Temperature
 from core.settings.serving import Service
 from core.suggestions import did_you_mean
 
@@ -46,9 +46,9 @@ class Judge(Service):
     prompt: JudgePrompt = "annotate"
     samples: Answers = 1  # replies per question; more than half of them must agree
     temperature: _Temperature = 0.1  # R-Zero E.3; None: not sent, for a service that refuses it
-    max_tokens: Tokens = 4096
-    concurrency: Workers = 16  # requests at the same time
 
+    max_tokens: ClassVar[int] = 4096  # as many as `timeout` leaves time for
+    concurrency: ClassVar[int] = 16  # requests at the same time; a service that limits their rate has them repeated
     attempts: ClassVar[int] = 8  # per request; many, since a service may limit the rate of requests
     batch: ClassVar[int] = 64  # questions whose labels are stored together or not at all: at most so many are lost
     # Questions with known verdicts, added to each batch, of which this share must be right: a judge that is right nine
@@ -69,15 +69,16 @@ class Judge(Service):
         return self
 
 
-class Program(Part):
+class Program(SettingsTable):
     """A program of one's own that grades pseudo-labels (`services.oracles.program`; docs/extending.md).
 
     It runs with the rights of the run, so whoever names it can do what the run can. REST takes words as settings, but
     no word is an absolute path.
     """
 
+    timeout: ClassVar[float] = 600.0  # seconds, for all pseudo-labels of an iteration; a hanging program ends there
+
     file: str  # an executable file, by its absolute path
-    timeout: Seconds = 600.0  # for all pseudo-labels of an iteration
 
     @field_validator("file")
     @classmethod
@@ -87,7 +88,7 @@ class Program(Part):
         return file
 
 
-class Audit(Part):
+class Audit(SettingsTable):
     """The oracle that grades pseudo-labels.
 
     `exact`, a program for the tiny world, `given`, the answers that came with the prompts, and `program`, a program of
@@ -117,7 +118,7 @@ class Audit(Part):
     @model_validator(mode="after")
     def _judge_settings_fit_the_oracle(self) -> Audit:
         if self.oracle == "judge" and self.judge is None:
-            raise ValueError("judge: expected a table with url and model, since oracle is 'judge'; got none")
+            raise ValueError("judge: expected a table with url and model, since oracle is 'judge', got none")
         if self.oracle != "judge" and self.judge is not None:
             raise ValueError(f"judge: belongs to oracle = 'judge', got oracle = {self.oracle!r}: leave the table out")
         if self.oracle != "judge" and self.sample is not None:
@@ -127,7 +128,7 @@ class Audit(Part):
     @model_validator(mode="after")
     def _program_fits_the_oracle(self) -> Audit:
         if self.oracle == "program" and self.program is None:
-            raise ValueError("program: expected a table with file, since oracle is 'program'; got none")
+            raise ValueError("program: expected a table with file, since oracle is 'program', got none")
         if self.oracle != "program" and self.program is not None:
             raise ValueError(f"program: belongs to oracle = 'program', got oracle = {self.oracle!r}: leave it out")
         return self

@@ -30,7 +30,7 @@ Factor = Annotated[float, Field(ge=0, le=1_000_000)]  # coefficients, weights an
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]  # like Factor, where 0 has no meaning
 
 
-class Part(BaseModel):
+class SettingsTable(BaseModel):
     """A table of a preset's TOML."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,21 +54,16 @@ class Part(BaseModel):
         the defaults of its class."""
         if not isinstance(values, Mapping):
             return values
-        usual = {name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, Part)}
-        completed = {
-            name: {**_set_in(usual[name], value), **value}
-            for name, value in values.items()
-            if name in usual and isinstance(value, Mapping)
+        usual = {
+            name: field.default for name, field in cls.model_fields.items() if isinstance(field.default, SettingsTable)
         }
-        return {**values, **completed}
-
-
-def _set_in(usual: Part, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the default of a table sets, with its `type`; nothing if another type is given."""
-    settings = {name: getattr(usual, name) for name in usual.model_fields_set}
-    if (kind := getattr(usual, "type", None)) is not None:
-        settings["type"] = kind
-    return settings if given.get("type", kind) == kind else {}
+        completed = dict(values)
+        for name, table in usual.items():
+            given, kind = values.get(name), getattr(table, "type", None)
+            if isinstance(given, Mapping) and given.get("type", kind) == kind:  # another type has its own defaults
+                settings = {setting: getattr(table, setting) for setting in table.model_fields_set}
+                completed[name] = {**settings, **({} if kind is None else {"type": kind}), **given}
+        return completed
 
 
 class _NoNumber:

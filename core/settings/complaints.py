@@ -34,10 +34,8 @@ def faults_of(
                 fault = fault_of(f"{setting}.type", {**details, "type": "missing"})
             case "union_tag_invalid":
                 fault = fault_of(f"{setting}.type", {**details, "input": details["ctx"]["tag"]})
-            case "value_error":  # its sentence may name the setting
-                fault = fault_of(setting, details)
-            case _:
-                fault = fault_of(setting or "run", details)
+            case type_:  # the sentence of a validator may name the setting
+                fault = fault_of(setting if setting or type_ == "value_error" else "run", details)
         if (before := faults.get((fault.setting, fault.got))) is not None:
             expected = ", or ".join(dict.fromkeys(filter(None, (before.expected, fault.expected))))
             fault = replace(before, expected=expected or None, remedy=before.remedy or fault.remedy)
@@ -48,6 +46,7 @@ def faults_of(
 
 
 def _unknown(setting: str, value: Any, kind: type[BaseModel], other: type[BaseModel] | None) -> Fault:
+    """The fault of a setting that does not exist, with the name that was probably meant."""
     names = setting_names(kind)
     if setting in names:
         table = setting.rpartition(".")[0]

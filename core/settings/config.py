@@ -5,7 +5,7 @@ Defaults are the papers' (R-Zero sections 2 and D.1, appendix E.1).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,9 +14,9 @@ from core.settings.audit import Audit
 from core.settings.bounds import (
     Answers,
     Iterations,
-    Part,
     Positive,
     Seed,
+    SettingsTable,
     Share,
     Tokens,
 )
@@ -32,7 +32,7 @@ from core.types import Denominator, Flow, Role
 _SUPERVISED = "supervised learns from true labels: expected prompts with labels = 'given'"
 
 
-class Votes(Part):
+class Votes(SettingsTable):
     """How the Solver votes on questions before it trains (R-Zero 2.3; SRT 5.2), and how long a question may be."""
 
     votes: Answers = 10  # m
@@ -67,7 +67,7 @@ class Dataset(Votes):
         return self
 
 
-class Retention(Part):
+class Retention(SettingsTable):
     """Which checkpoints keep their files after an iteration (docs/storage.md). Their rows and figures stay always.
 
     The base model, the last checkpoints and the best ones are always kept, because the run may go on from them. A
@@ -77,16 +77,19 @@ class Retention(Part):
     keep: Literal["all", "best_and_last"] | Positive = "all"
 
 
-class _Run(Part):
+class _Run(SettingsTable):
     """The settings that both kinds of run have. The file name of the preset is not one of them: two presets with equal
     values give equal configurations."""
+
+    # Of each training step, the prompts whose rollouts are stored: 10 MB of text in a training of R-Zero's size; all of
+    # its 128 would be 157 MB (docs/storage.md).
+    rollout_prompts: ClassVar[int] = 8
 
     kind: Flow  # the flow that runs it
     seed: Seed = 0
     iterations: Iterations = 3
     base_model: str = "micro"  # "micro", "micro-long", or a folder with a Hugging Face model in safetensors
     rollout_text: Literal["none", "kept", "all"] = "kept"
-    rollout_prompts: Annotated[int, Field(ge=0, le=10_000)] = 8  # whose rollouts are stored, of each training step
     dataset: Votes = Votes()
     solver: Solver = Solver()
     evaluation: Evaluation = Evaluation()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from core.settings.bounds import Part
+from core.settings.bounds import SettingsTable
 
 _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 _Amount = Annotated[float, Field(gt=0, le=1e15)]
 
 
-class Rates(Part):
-    """Prices, in any currency. 0: it costs nothing, or its price is not known."""
+class Rates(SettingsTable):
+    """Prices, in US dollars. 0: it costs nothing, or its price is not known."""
+
+    currency: ClassVar[str] = "USD"  # in which clouds and the services of models state their prices
 
     gpu_hour: _Rate = 0.0
     cpu_hour: _Rate = 0.0
     judge_prompt: _Rate = 0.0  # per million tokens
     judge_reply: _Rate = 0.0  # per million tokens
-    currency: str = Field("USD", pattern=r"^[A-Za-z]{1,10}$")
 
     @property
     def known(self) -> bool:
@@ -27,7 +28,7 @@ class Rates(Part):
         return any((self.gpu_hour, self.cpu_hour, self.judge_prompt, self.judge_reply))
 
 
-class Budget(Part):
+class Budget(SettingsTable):
     """The most that a run may spend. None: no limit. When one of them is spent, the run ends between two batches."""
 
     hours: _Amount | None = None  # in which its stages work

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
 from core.grading.kinds import AnswerKind
-from core.settings.bounds import Iterations, Part, Positive
+from core.settings.bounds import Iterations, Positive, SettingsTable
 from core.settings.templates import QUESTION, SOLVER_SYSTEM, Example, SolverTemplate
 from core.settings.training import Sampling
 
@@ -15,7 +15,7 @@ MOST_SAMPLES = 1_024  # answers to a question
 Samples = Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
 
 
-class Columns(Part):
+class Columns(SettingsTable):
     """The names of a file's columns. Those with a default that the file does not have are left out, except the first
     two."""
 
@@ -29,7 +29,7 @@ class Columns(Part):
     options: str | tuple[str, ...] | None = None
 
 
-class Hub(Part):
+class Hub(SettingsTable):
     """A data set on the Hugging Face hub, which is fetched if there is no local file."""
 
     dataset: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
@@ -37,7 +37,7 @@ class Hub(Part):
     split: str = Field("test", pattern=r"^[A-Za-z0-9._-]+$")
 
 
-class Benchmark(Part):
+class Benchmark(SettingsTable):
     """A benchmark: where its questions are, how they are asked and how answers are compared.
 
     `prompt` is the user's message, in which {question} stands for the question with its options. `system` may be empty.
@@ -82,7 +82,7 @@ class Benchmark(Part):
         return self
 
 
-class Protocol(Part):
+class Protocol(SettingsTable):
     """How often each question is asked: `samples` times at the sampling temperature, and once greedily.
 
     With samples = 0 the greedy answer is the only one, and pass@1 is the share of right greedy answers.
@@ -92,7 +92,7 @@ class Protocol(Part):
     sampling: Sampling = Sampling(top_p=1.0)
 
 
-class Suite(Part):
+class Suite(SettingsTable):
     """Benchmarks that are evaluated together, each with its number of samples."""
 
     title: str
@@ -120,17 +120,18 @@ class Evaluation(Protocol):
 OWN_PROMPTS = "prompts"  # the benchmark of early stopping that is a share of the run's own prompts
 
 
-class EarlyStopping(Part):
+class EarlyStopping(SettingsTable):
     """Stop when pass@1 on a small labelled set has not improved for `patience` iterations, and go back to the best
     Solver (SRT 5.1).
 
     `benchmark` is like `Evaluation.benchmark`; or "prompts", a share of the run's own prompts, drawn at random, which
-    the Solver is then not trained on. SRT 5.1 holds out 1% of DAPO.
+    the Solver is then not trained on.
     """
+
+    share: ClassVar[float] = 0.01  # of the prompts, if `benchmark` is "prompts": SRT 5.1 holds out 1% of DAPO
 
     benchmark: str
     patience: Iterations = 2
-    share: float = Field(0.01, gt=0, lt=1)  # of the prompts, if `benchmark` is "prompts"
 
     def held_out_of(self, prompts: int) -> int:
         """How many of so many prompts are held out."""

@@ -6,20 +6,20 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Part, Positive
+from core.settings.bounds import Positive, SettingsTable
 
 ArmName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.]{0,23}$")]
 Settings = dict[str, Any]  # by their dotted names or in tables, as with --set
 
 
-class Arm(Part):
+class Arm(SettingsTable):
     """One way to run. `preset` replaces the experiment's; `settings` are set after those of the experiment."""
 
     preset: str | None = None
     settings: Settings = Field(default_factory=dict)
 
 
-class Experiment(Part):
+class Experiment(SettingsTable):
     """A file of deploy/experiments. The other arms are compared with `baseline`."""
 
     title: str

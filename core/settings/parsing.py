@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
@@ -50,7 +50,20 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None, override
     overrides = overrides or {}
     tree = with_overrides(read_preset(path), overrides)
     config = parse_config(tree, str(path), overrides, overrides_are)
-    if unused := list(_unused(config)):
+    unused = []  # stored runs are not asked, because every setting is stored with them
+    for planned in config.trainings:
+        step, update = planned.training.prompts_per_step, planned.training.prompts_per_update
+        if update is not None and update > step:
+            setting = f"{planned.table}.training.prompts_per_update"
+            unused.append(Fault(setting, f"{update}", f"at most prompts_per_step = {step}"))
+    method = config.solver.reward
+    if isinstance(config, SelfTraining) and config.prompts.labels != "none" and "label" not in method.needs:
+        remedy = "set prompts.labels = 'none'"
+        if "offline" in get_args(type(method).model_fields["labels"].annotation):
+            remedy += ", or also set solver.reward.labels = 'offline'"
+        got = f"{config.prompts.labels!r}, but {method.type} learns without given labels"
+        unused.append(Fault("prompts.labels", got, "'none'", remedy))
+    if unused:
         _raise(unused, f"{path}: settings that this run would not use", overrides, overrides_are)
     return config
 
@@ -114,24 +127,6 @@ def comment_of(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _unused(config: RunConfig) -> Iterator[Fault]:
-    """The settings that a run would ignore. Stored runs are not checked, because every setting is stored with them."""
-    for planned in config.trainings:
-        step, update = planned.training.prompts_per_step, planned.training.prompts_per_update
-        if update is not None and update > step:
-            setting = f"{planned.table}.training.prompts_per_update"
-            yield Fault(setting, f"{update}", f"at most prompts_per_step = {step}")
-    if not isinstance(config, SelfTraining):
-        return
-    method = config.solver.reward
-    if config.prompts.labels != "none" and "label" not in method.needs:
-        remedy = "set prompts.labels = 'none'"
-        if "offline" in get_args(type(method).model_fields["labels"].annotation):
-            remedy += ", or also set solver.reward.labels = 'offline'"
-        got = f"{config.prompts.labels!r}, but {method.type} learns without given labels"
-        yield Fault("prompts.labels", got, "'none'", remedy)
-
-
 def parse_config(
     tree: Mapping[str, Any],
     source: str,
@@ -190,20 +185,21 @@ def _raise(
     overrides_are: str = OVERRIDES,
     cause: ValidationError | None = None,
 ) -> NoReturn:
-    """Raise a `ConfigError` with the faults. `head` says which file they are in; those of overrides come behind it."""
-    blamed = [_blamed(fault, overrides or {}, overrides_are) for fault in faults]
-    in_file, in_overrides = ([fault for fault in blamed if (fault.source is None) is ours] for ours in (True, False))
+    """Raise a `ConfigError` with the faults. `head` says which file they are in; those of overrides come behind it.
+
+    An override has caused a fault if it names the setting, a table of it or a part of it.
+    """
+    in_file, in_overrides = list[Fault](), list[Fault]()
+    for fault in faults:
+        for name, value in (overrides or {}).items():
+            below = name.startswith(f"{fault.setting}.")
+            if name == fault.setting or below or fault.setting.startswith(f"{name}."):
+                source = _typed(name, value, overrides_are)
+                in_overrides.append(replace(fault, setting=name if below else fault.setting, source=source))
+                break
+        else:
+            in_file.append(fault)
     lines = [*([head] if in_file else []), *(f"  {fault}" for fault in in_file), *map(str, in_overrides)]
     if (left_out := (cause.error_count() if cause else 0) - MOST) > 0:
         lines.append(f"  and {left_out:,} more")
-    raise ConfigError("\n".join(lines), blamed) from cause
-
-
-def _blamed(fault: Fault, overrides: Mapping[str, Any], overrides_are: str) -> Fault:
-    """A fault with the override that caused it, if one of them names the setting, a table of it or a part of it."""
-    for name, value in overrides.items():
-        above, below = fault.setting.startswith(f"{name}."), name.startswith(f"{fault.setting}.")
-        if name == fault.setting or above or below:
-            setting = name if below else fault.setting
-            return replace(fault, setting=setting, source=_typed(name, value, overrides_are))
-    return fault
+    raise ConfigError("\n".join(lines), [*in_file, *in_overrides]) from cause

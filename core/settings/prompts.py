@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Part, Positive
+from core.settings.bounds import Positive, SettingsTable
 from core.types import TINY_BASES
 
 
-class Prompts(Part):
+class Prompts(SettingsTable):
     """A given prompt set, as used by the papers that train no Challenger (`self_train`).
 
     `file` is a file or a folder with questions (docs/extending.md); or a tiny base's name, "micro" or "micro-long", for
@@ -50,7 +50,7 @@ class Prompts(Part):
         if not self.truths_known and (self.labels == "given" or (self.easiest < 1 and self.easiest_by == "pass_rate")):
             raise ValueError(
                 "answer: expected the name of a column, because labels = 'given' and easiest_by = 'pass_rate' need the "
-                "true answers; got none"
+                "true answers, got none"
             )
         if self.file in TINY_BASES and self.limit is None:
             raise ValueError("limit: expected how many questions of the tiny world to draw, got none")

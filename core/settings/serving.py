@@ -9,10 +9,10 @@ from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
-from core.settings.bounds import Part, Workers
+from core.settings.bounds import SettingsTable, Workers
 
 
-class Serving(Part):
+class Serving(SettingsTable):
     """The Ray Serve applications that a run asks, which include `challenger` and `solver`.
 
     A Ray cluster has one set of applications at a time. A run that names another set waits for its turn and then
@@ -32,7 +32,7 @@ _PREFIXES_OF_COEVO = ("COEVO_", "PREFECT_", "RAY_")
 _KEY_OF_APPLICATIONS = "COEVO_INFERENCE_KEY"
 
 
-class Service(Part):
+class Service(SettingsTable):
     """An OpenAI-compatible service that is not part of the run.
 
     `key_variable` is the name of the environment variable that holds its key. It must be set in the process that runs
@@ -60,7 +60,7 @@ class Service(Part):
         return name
 
 
-class Signals(Part):
+class Signals(SettingsTable):
     """Where those signals of a method come from that sampling does not provide.
 
     "served" is the run's own application, `embedder` or `judge`, in the file that `[serving]` names.

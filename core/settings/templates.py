@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.questions.parsing import parse_question
-from core.settings.bounds import Part
+from core.settings.bounds import SettingsTable
 
 Message = dict[str, str]
 
@@ -38,14 +38,14 @@ Required = Annotated[Text, Field(min_length=1)]
 _Examples = Annotated[tuple[Required, ...], Field(max_length=32)]
 
 
-class Example(Part):
+class Example(SettingsTable):
     """A worked example that is shown before each question."""
 
     question: Required
     answer: Required
 
 
-class SolverTemplate(Part):
+class SolverTemplate(SettingsTable):
     """How the Solver is asked a question, in votes, in trainings and in evaluations.
 
     Worked examples are earlier turns of the chat. With an empty `system` there is no system message, which some chat
@@ -71,7 +71,7 @@ class SolverTemplate(Part):
         return self.user.replace(QUESTION, question)
 
 
-class ChallengerTemplate(Part):
+class ChallengerTemplate(SettingsTable):
     """How the Challenger is asked for one question: the same for every rollout.
 
     `examples` are replies as they should be. They are shown as answers to earlier requests, for a model that does not

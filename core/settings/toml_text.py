@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _DEEPEST = 50  # several times what any setting needs
@@ -25,19 +25,15 @@ def from_toml(text: str) -> dict[str, Any]:
         raise
     except (RecursionError, ValueError) as error:
         raise tomllib.TOMLDecodeError(str(error)) from error
-    values, depth = [tree], 0
-    while values:
-        values = [child for value in values for child in _children(value)]
+    tables: list[Any] = [tree]  # and lists
+    depth = 0
+    while tables:
         depth += 1
+        inside = [child for table in tables for child in (table.values() if isinstance(table, dict) else table)]
+        tables = [child for child in inside if isinstance(child, dict | list)]
     if depth > _DEEPEST:
         raise tomllib.TOMLDecodeError(f"expected at most {_DEEPEST} levels of tables and lists, got {depth}")
     return tree
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def toml_of(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.settings.bounds import Part, Positive, Share, Workers
+from core.settings.bounds import Positive, SettingsTable, Share, Workers
 
 # Seconds without progress, after which a training counts as hanging; longer than any step should take, because one that
 # is killed by mistake does its last steps again.
 _PROGRESS_TIMEOUT = 7200.0
 
 
-class LocalSettings(Part):
+class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
     The settings here only affect speed and memory.
@@ -31,7 +31,7 @@ class LocalSettings(Part):
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
 
 
-class EasyR1Settings(Part):
+class EasyR1Settings(SettingsTable):
     """EasyR1, which runs in an environment of its own (docs/gpu.md).
 
     `source` is a checkout of the pinned commit, and `python` is an interpreter that has EasyR1's dependencies. The

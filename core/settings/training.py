@@ -19,8 +19,8 @@ from core.settings.bounds import (
     Decay,
     Factor,
     LearningRate,
-    Part,
     Positive,
+    SettingsTable,
     Temperature,
     Tokens,
     TopP,
@@ -39,8 +39,8 @@ def trained_rollouts(rollouts: int, objective: Objective) -> int:
     return max(2, round(rollouts * objective.trained_share))
 
 
-class Sampling(Part):
-    """How rollouts are sampled."""
+class Sampling(SettingsTable):
+    """How votes and the answers to a benchmark are sampled."""
 
     temperature: Temperature = 1.0
     top_p: TopP = 0.99
@@ -48,7 +48,13 @@ class Sampling(Part):
     max_tokens: Tokens = 4096
 
 
-class Training(Part):
+class TrainingSampling(Sampling):
+    """How the rollouts of a training are sampled: no paper cuts their distribution off at k tokens."""
+
+    top_k: ClassVar[None] = None  # type: ignore[misc]
+
+
+class Training(SettingsTable):
     """How much one role trains, and on how much data (R-Zero E.1, A.1). Its reward's `Objective` defines the loss."""
 
     max_grad_norm: ClassVar[float] = 1.0  # of every paper that names one, and of EasyR1
@@ -67,7 +73,7 @@ class Training(Part):
     checkpoint_every: Positive = 5
     workers: Workers = 1  # data-parallel processes
     sharded: bool = False  # shard weights, gradients and AdamW's moments over the workers (FSDP), if there are several
-    sampling: Sampling = Sampling()
+    sampling: TrainingSampling = TrainingSampling()
 
 
 class ChallengerTraining(Training):
@@ -77,7 +83,7 @@ class ChallengerTraining(Training):
     warmup_steps: ClassVar[int] = 0  # type: ignore[misc]
 
 
-class Challenger(Part):
+class Challenger(SettingsTable):
     """How the Challenger is trained.
 
     With `trained=False`, a baseline of the paper's Table 1, it is the base model, or the Solver if they share a model.
@@ -102,7 +108,7 @@ class Challenger(Part):
         return self.training.rollouts_per_prompt or self.reward.rollouts
 
 
-class Solver(Part):
+class Solver(SettingsTable):
     """How the Solver is trained. `reward` is one of the methods in `core.methods`."""
 
     reward: SolverReward = RZero()
@@ -138,7 +144,7 @@ class SelfTrainedSolver(Solver):
     training: RoundTraining = RoundTraining()
 
 
-class Labelled(Part):
+class Labelled(SettingsTable):
     """Labelled data that the Solver trains on at the end of each iteration, by the same GRPO (R-Zero B.3).
 
     By default this is a branch: each iteration's Solver is trained on the data and evaluated, and the next iteration

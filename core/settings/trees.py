@@ -34,28 +34,22 @@ def with_overrides(tree: Tree, overrides: Tree) -> dict[str, Any]:
     `type` removes the other settings of its table, because they belong to another variant.
     """
     changed = deepcopy(dict(tree))
-    for name, value in sorted(by_dotted_names(overrides).items(), key=_order):
-        _set(changed, name, deepcopy(value))
+    settings = by_dotted_names(overrides)
+    # Each `type` comes before the settings that are meant for it, and an outer type before one inside its table. A
+    # value in the place of a whole table comes last, so that it is not lost but refused.
+    types = sorted((name for name in settings if name.endswith(".type")), key=lambda name: name.count("."))
+    others = sorted((name for name in settings if not name.endswith(".type")), key=lambda name: -name.count("."))
+    for name in (*types, *others):
+        table, (*parents, last), value = changed, name.split("."), deepcopy(settings[name])
+        for parent in parents:
+            table = _table(table, parent)
+        if value == {}:
+            _table(table, last)
+            continue
+        if last == "type" and table.get("type") != value:
+            table.clear()
+        table[last] = value
     return changed
-
-
-def _order(override: tuple[str, Any]) -> tuple[bool, int]:
-    """Each `type` comes before the settings that are meant for it, and an outer type before one inside its table. A
-    value in the place of a whole table comes last, so that it is not lost but refused."""
-    depth, is_type = override[0].count("."), override[0].endswith(".type")
-    return not is_type, depth if is_type else -depth
-
-
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    *parents, last = dotted.split(".")
-    for parent in parents:
-        tree = _table(tree, parent)
-    if value == {}:
-        _table(tree, last)
-        return
-    if last == "type" and tree.get("type") != value:
-        tree.clear()
-    tree[last] = value
 
 
 def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:

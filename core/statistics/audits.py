@@ -132,7 +132,13 @@ def stratified_share(strata: Sequence[Stratum]) -> Estimate | None:
     A stratum without an audit is merged with the nearest one that has some (of two, the one before) and taken to be
     like it. So the strata must come sorted by `in_order`.
     """
-    parts = _merged(strata)
+    # A stratum without an audit is merged with the nearest one that has some.
+    audited = [i for i, stratum in enumerate(strata) if stratum.n]
+    sizes = Counter[int]()
+    for i, stratum in enumerate(strata):
+        if audited:
+            sizes[min(audited, key=lambda other: abs(other - i))] += stratum.size
+    parts = [Stratum(sizes[i], strata[i].n, strata[i].right) for i in audited]
     total, n = sum(part.size for part in parts), sum(part.n for part in parts)
     if n == 0:
         return None
@@ -160,15 +166,6 @@ def n_text(accuracy: Estimate) -> str:
 def questions_text(accuracy: Estimate) -> str:
     """The n of a share of the labels of a training. These are more than n, since a question has one at each step."""
     return f"n = {accuracy.n:,} questions"
-
-
-def _merged(strata: Sequence[Stratum]) -> list[Stratum]:
-    audited = [i for i, stratum in enumerate(strata) if stratum.n]
-    sizes = Counter[int]()
-    for i, stratum in enumerate(strata):
-        if audited:
-            sizes[min(audited, key=lambda other: abs(other - i))] += stratum.size
-    return [Stratum(sizes[i], strata[i].n, strata[i].right) for i in audited]
 
 
 def audits_needed(

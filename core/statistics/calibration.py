@@ -51,8 +51,8 @@ class Fold:
 class Check:
     """How far the estimates were from the measured values, iteration by iteration.
 
-    There is no mean of estimated - measured: each iteration is also one of those that every other one is estimated
-    from, so the differences nearly cancel, however wrong the estimate of a new iteration is.
+    The mean of estimated - measured is omitted. Each estimate is made from the other iterations, so these differences
+    nearly cancel by construction, however wrong the estimate of a new iteration is.
     """
 
     folds: tuple[Fold, ...]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from core.settings.bounds import Part, Positive, Share
+from core.settings.bounds import Positive, SettingsTable, Share
 from core.statistics.decline import Fall
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
@@ -51,22 +51,23 @@ def _warnings() -> dict[Signal, Action]:
     return dict.fromkeys(get_args(Signal), "warn")
 
 
-class Guard(Part):
+class Guard(SettingsTable):
     """What counts as a signal, and the action it calls for: a preset's `[guard]` and `[guard.actions]`.
 
     The signals `ill_posed` and `repetition` are about the Challenger's questions, so a run without a Challenger has
     neither.
 
     "pause" asks a person in the Prefect UI. "roll_back" goes back to the best earlier iteration by pass@1 and continues
-    from there, at most `max_roll_backs` times in a run; after that it stops the run. "stop" ends the run with the best
+    from there, once in a run (`max_roll_backs`); after that it stops the run. "stop" ends the run with the best
     checkpoint as its result. With any of these three actions, a signal of a step ends the training stage at that step.
     """
 
     actions: dict[Signal, Action] = Field(default_factory=_warnings, validate_default=True)
     window: Positive = 3  # steps that are looked at together, since a single step may be an outlier
     one_answer_share: Share = 0.3  # of a step's distinct prompts, with the same majority answer
-    max_roll_backs: int = Field(1, ge=0, le=10_000)
 
+    # The next iteration has other seeds, so one more attempt is worth its time; a second collapse is no accident.
+    max_roll_backs: ClassVar[int] = 1
     # Chosen on SRT pushed to collapse and its control with true labels (docs/methods.md); the KL tells the two apart.
     hacking_jump: ClassVar[float] = 0.05  # rise of the votes' agreement with their majority, since the first steps…
     hacking_kl: ClassVar[float] = 0.15  # …and the least KL to the reference, in nats per token
@@ -183,16 +184,6 @@ def iteration_alarms(
         text = f"pass@1 is {fall.now:.1%}, down from {fall.best:.1%} on the same {fall.n:,} questions"
         chance = f"chance explains such a fall with p = {fall.p:.1g}, below {fall.limit:.1g}"
         signals.append(("decline", fall.points, guard.decline_points, f"{text}; {chance}"))
-    signals += _challenger_signals(figures, guard)
-    return [
-        Alarm(signal, guard.action(signal), value, threshold, None, text)
-        for signal, value, threshold, text in signals
-        if guard.action(signal) != "ignore"
-    ]
-
-
-def _challenger_signals(figures: Mapping[str, float | None], guard: Guard) -> list[tuple[Signal, float, float, str]]:
-    signals: list[tuple[Signal, float, float, str]] = []
     ill_posed, repetition = figures.get("ill_posed_share"), figures.get("repetition_share")
     if ill_posed is not None and ill_posed > guard.ill_posed_share:
         text = f"{ill_posed:.0%} of the Challenger's questions are ill-posed"
@@ -200,7 +191,11 @@ def _challenger_signals(figures: Mapping[str, float | None], guard: Guard) -> li
     if repetition is not None and repetition > guard.repetition_share:
         text = f"{repetition:.0%} of the Challenger's questions repeat another"
         signals.append(("repetition", repetition, guard.repetition_share, text))
-    return signals
+    return [
+        Alarm(signal, guard.action(signal), value, threshold, None, text)
+        for signal, value, threshold, text in signals
+        if guard.action(signal) != "ignore"
+    ]
 
 
 def _checked_labels(metrics: Sequence[Mapping[str, float]]) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from core.errors import CoevoError
 from core.grading.grader import Grader
 from core.methods import Method
 from core.rollouts.groups import make_groups
-from core.rollouts.scoring import Outcome, outcome
+from core.rollouts.scoring import ScoredGroup, outcome
 from core.settings.serving import Signals
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
@@ -67,7 +67,7 @@ def replay(
     with Grader() as grader:
         by_label = make_groups(answers, [row.label for row in voted], grader)
         by_truth = make_groups(answers, [row.truth for row in voted], grader)
-        outcomes: dict[str, list[Outcome | None]] = {}
+        outcomes: dict[str, list[ScoredGroup | None]] = {}
         skipped: dict[str, Any] = {}
         for method in methods:
             groups = by_truth if method.type == "supervised" else by_label
@@ -113,7 +113,7 @@ def _read(store: Store, folder: Path | None, run: str, iteration: int, kept: boo
     return [_Voted(row, votes_of[key], texts_of.get(key), truths.get(key)) for key, row in keys]
 
 
-def _outcome(method: Method, group: Group, row: _Voted) -> Outcome | None:
+def _outcome(method: Method, group: Group, row: _Voted) -> ScoredGroup | None:
     """What the method makes of the group; None if it lacks a signal that the method needs."""
     entropies = [vote.mean_entropy for vote in row.votes]
     if (
@@ -144,7 +144,7 @@ def _reason_to_skip(method: Method, rollouts: int) -> str:
     return "no oracle's answers are stored" if method.type == "supervised" else "no labels are stored"
 
 
-def _figures(outcomes: Sequence[Outcome | None], voted: Sequence[_Voted], grader: Grader) -> dict[str, Any]:
+def _figures(outcomes: Sequence[ScoredGroup | None], voted: Sequence[_Voted], grader: Grader) -> dict[str, Any]:
     replayed = [(outcome, row) for outcome, row in zip(outcomes, voted, strict=True) if outcome]
     labels = [outcome.scored.label for outcome, _ in replayed]
     rewards = np.concatenate([outcome.scored.rewards for outcome, _ in replayed])
@@ -178,7 +178,7 @@ def _share(count: int, n: int) -> dict[str, Any] | None:
 
 
 def _disagreements(
-    voted: Sequence[_Voted], outcomes: dict[str, list[Outcome | None]], grader: Grader
+    voted: Sequence[_Voted], outcomes: dict[str, list[ScoredGroup | None]], grader: Grader
 ) -> Iterator[dict[str, Any]]:
     """The questions that two methods would label differently. No label counts as different from a label, but methods
     that label no question at all are left out."""
@@ -199,13 +199,13 @@ def _disagreements(
             yield {"question_id": question.question_id, "text": question.text, "truth": row.truth, "labels": labels}
 
 
-def _correlations(outcomes: Sequence[Sequence[Outcome | None]]) -> list[list[float | None]]:
+def _correlations(outcomes: Sequence[Sequence[ScoredGroup | None]]) -> list[list[float | None]]:
     """Pearson's r of the advantages of every two methods, over the rollouts of the groups that both learn from.
 
     None if there is no such group, or if one method gives all of these rollouts the same advantage.
     """
 
-    def correlation(a: Sequence[Outcome | None], b: Sequence[Outcome | None]) -> float | None:
+    def correlation(a: Sequence[ScoredGroup | None], b: Sequence[ScoredGroup | None]) -> float | None:
         both = [(x, y) for x, y in zip(a, b, strict=True) if x and y and x.scored.learn and y.scored.learn]
         if not both:
             return None

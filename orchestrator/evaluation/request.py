@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from core.errors import CoevoError
 from core.grading.grader import process_grader
-from core.settings.bounds import Count, Part, Seed
+from core.settings.bounds import Count, Seed, SettingsTable
 from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
 from core.settings.serving import Service, Serving
@@ -33,7 +33,7 @@ class RequestError(CoevoError):
     """A request for an evaluation that cannot be met; the message names the parameter."""
 
 
-class EvaluationRequest(Part):
+class EvaluationRequest(SettingsTable):
     """Which model to ask which benchmarks, and how. `protocol` is for the benchmarks that `suite` does not name.
 
     `model` is a run's (`services.evaluations.RUN_MODEL`), a folder, or a URL, whose model is `served_model`.

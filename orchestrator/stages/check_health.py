@@ -65,9 +65,7 @@ def check_health(context: Context) -> LastWrite:
         )
         action = "stop"
     if action == "roll_back" and len(roll_backs) >= guard.max_roll_backs:
-        warnings.append(
-            f"the run has gone back {len(roll_backs)} times already, the most that guard.max_roll_backs allows"
-        )
+        warnings.append(f"the run has gone back {len(roll_backs)} times already, the most that the guard allows")
         action = "stop"
     with context.store.read() as session:
         back_to = context.chain(session).back_to(action)

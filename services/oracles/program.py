@@ -98,7 +98,7 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
         async with asyncio.timeout(settings.timeout):
             await pipes.ended_or_too_much
     except TimeoutError as error:
-        raise ProgramError(f"audit.program.timeout: {file} did not end within {settings.timeout:g} s") from error
+        raise ProgramError(f"audit.program.file: {file} did not end within {settings.timeout:g} s") from error
     finally:
         if not pipes.closed.done():
             with suppress(ProcessLookupError):  # all of them have just ended

@@ -16,34 +16,3 @@ from storage.models.drift import Alerts, Deliveries, Series
 from storage.models.evaluations import BenchmarkItems, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
 from storage.models.questions import FilterStatistics, PseudoLabels, QuestionClusters, Questions, Rollouts
 from storage.models.runs import ApiKeys, ExperimentRuns, PoolJobs, RunLeases, Runs, Stages, Usage
-
-__all__ = [
-    "Alerts",
-    "Annotations",
-    "ApiKeys",
-    "AuditSamples",
-    "Base",
-    "BenchmarkItems",
-    "Checkpoints",
-    "Deliveries",
-    "EvaluatedAnswers",
-    "EvaluatedItems",
-    "Evaluations",
-    "ExperimentRuns",
-    "FilterStatistics",
-    "JudgedAnswers",
-    "OracleLabels",
-    "PoolJobs",
-    "PseudoLabels",
-    "QuestionClusters",
-    "Questions",
-    "Rollouts",
-    "RunLeases",
-    "Runs",
-    "Series",
-    "Stages",
-    "TrainMetrics",
-    "TrainedOn",
-    "TrainingRollouts",
-    "Usage",
-]

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from storage.errors import AlreadyAcknowledged, NotThere
 from storage.models import Alerts, Deliveries
-from storage.queries.tables import columns, database_time, insert_dataclasses, insert_new, table_of
+from storage.queries.tables import columns, database_time, find_row, find_rows, insert_dataclasses, insert_new, table_of
 from storage.rows import AlertRow, DeliveryRow, Severity
 
 
@@ -31,18 +31,15 @@ def list_alerts(
     limit: int = 50,
 ) -> list[AlertRow]:
     """A page of alerts, the newest first; `after` is the last alert of the previous page."""
-    statement = select(*columns(Alerts, AlertRow))
-    for column, value in ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity)):
-        if value is not None:
-            statement = statement.where(column == value)
+    given = ((Alerts.run, run), (Alerts.iteration, iteration), (Alerts.severity, severity))
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in given if value is not None]
     if acknowledged is not None:
-        statement = statement.where(
-            Alerts.acknowledged_at.is_not(None) if acknowledged else Alerts.acknowledged_at.is_(None)
-        )
+        at = Alerts.acknowledged_at
+        conditions.append(at.is_not(None) if acknowledged else at.is_(None))
     if after is not None:
-        statement = statement.where(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
-    ordered = statement.order_by(Alerts.raised_at.desc(), Alerts.id.desc()).limit(limit)
-    return [AlertRow(*row) for row in session.execute(ordered)]
+        conditions.append(tuple_(Alerts.raised_at, Alerts.id) < tuple_(after.raised_at, after.id))
+    newest = [Alerts.raised_at.desc(), Alerts.id.desc()]
+    return find_rows(session, Alerts, AlertRow, *conditions, order=newest, limit=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +90,10 @@ def acknowledge_group(session: Session, *, run: str, rule: str, until: datetime,
 
 def get_alert(session: Session, alert: str) -> AlertRow:
     """One alert. Raises `NotThere`."""
-    row = session.execute(select(*columns(Alerts, AlertRow)).where(Alerts.id == alert)).one_or_none()
+    row = find_row(session, Alerts, AlertRow, Alerts.id == alert)
     if row is None:
         raise NotThere(f"alert {alert!r}: no alert has this id")
-    return AlertRow(*row)
+    return row
 
 
 def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertRow:
@@ -114,8 +111,7 @@ def acknowledge(session: Session, alert: str, by: str, note: str = "") -> AlertR
 
 def deliveries_of(session: Session, alert: str) -> list[DeliveryRow]:
     """The deliveries of an alert, by target."""
-    statement = select(*columns(Deliveries, DeliveryRow)).where(Deliveries.alert == alert)
-    return [DeliveryRow(*row) for row in session.execute(statement.order_by(Deliveries.target))]
+    return find_rows(session, Deliveries, DeliveryRow, Deliveries.alert == alert, order=[Deliveries.target])
 
 
 def delivery_due(session: Session, target: str, *, max_attempts: int, lookback: timedelta) -> bool:

@@ -21,7 +21,7 @@ from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions, Runs
 from storage.queries.browse import get_question
-from storage.queries.tables import columns, insert_dataclasses, insert_into
+from storage.queries.tables import columns, find_rows, insert_dataclasses, insert_into
 from storage.rows import AnnotationRow, QuestionEntry, SampleRow, Slice
 
 HUMAN = "human"
@@ -52,9 +52,13 @@ def add_samples(session: Session, rows: Iterable[SampleRow]) -> None:
 
 def samples_of(session: Session, run: str, iteration: int, oracle: str) -> list[SampleRow]:
     """An oracle's sample in order of position; empty if none was drawn."""
-    statement = select(*columns(AuditSamples, SampleRow)).where(*_in_sample(run, iteration, oracle))
-    ordered = statement.order_by(AuditSamples.position, AuditSamples.question_id)
-    return [SampleRow(*row) for row in session.execute(ordered)]
+    return find_rows(
+        session,
+        AuditSamples,
+        SampleRow,
+        *_in_sample(run, iteration, oracle),
+        order=[AuditSamples.position, AuditSamples.question_id],
+    )
 
 
 def lock_sample(session: Session, question_id: str, oracle: str) -> SampleRow:
@@ -83,9 +87,8 @@ def add_annotation(session: Session, row: AnnotationRow) -> None:
 
 def annotations_of(session: Session, question_ids: Sequence[str]) -> list[AnnotationRow]:
     """The annotations of these questions, question by question, the earliest first."""
-    statement = select(*columns(Annotations, AnnotationRow)).where(Annotations.question_id.in_(question_ids))
-    key = (Annotations.question_id, Annotations.made_at, Annotations.annotator)
-    return [AnnotationRow(*row) for row in session.execute(statement.order_by(*key))]
+    key = [Annotations.question_id, Annotations.made_at, Annotations.annotator]
+    return find_rows(session, Annotations, AnnotationRow, Annotations.question_id.in_(question_ids), order=key)
 
 
 def next_to_label(session: Session, run: str, iteration: int, annotator: str) -> QuestionEntry | None:

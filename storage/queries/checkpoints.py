@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.types import Checkpoint, CheckpointRole
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints
-from storage.queries.tables import columns, insert_new, table_of
+from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of
 
 _TABLE = table_of(Checkpoints)
 
@@ -33,10 +33,10 @@ def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[s
 
 
 def get_checkpoint(session: Session, checkpoint: str) -> Checkpoint:
-    row = session.execute(select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.id == checkpoint)).one_or_none()
+    row = find_row(session, Checkpoints, Checkpoint, Checkpoints.id == checkpoint)
     if row is None:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
-    return Checkpoint(*row)
+    return row
 
 
 def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
@@ -53,12 +53,10 @@ def checkpoints_of(session: Session, run: str, role: CheckpointRole | None = Non
     Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort, and the Solver is
     trained on labelled data last.
     """
-    statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.run == run)
-    if role is not None:
-        statement = statement.where(Checkpoints.role == role)
+    of_role = [Checkpoints.run == run, *([] if role is None else [Checkpoints.role == role])]
     is_branch = case((Checkpoints.role == "labelled", 1), else_=0)
-    ordered = statement.order_by(Checkpoints.iteration, is_branch, Checkpoints.role, Checkpoints.id)
-    return [Checkpoint(*row) for row in session.execute(ordered)]
+    order = [Checkpoints.iteration, is_branch, Checkpoints.role, Checkpoints.id]
+    return find_rows(session, Checkpoints, Checkpoint, *of_role, order=order)
 
 
 def solvers_of(session: Session, run: str) -> list[Checkpoint]:
@@ -78,9 +76,13 @@ def note_removed(session: Session, ids: Collection[str]) -> None:
 
 def children_of(session: Session, checkpoint: str) -> list[Checkpoint]:
     """The checkpoints that were trained from this one, by run and iteration."""
-    statement = select(*columns(Checkpoints, Checkpoint)).where(Checkpoints.parent == checkpoint)
-    ordered = statement.order_by(Checkpoints.run, Checkpoints.iteration, Checkpoints.role)
-    return [Checkpoint(*row) for row in session.execute(ordered)]
+    return find_rows(
+        session,
+        Checkpoints,
+        Checkpoint,
+        Checkpoints.parent == checkpoint,
+        order=[Checkpoints.run, Checkpoints.iteration, Checkpoints.role],
+    )
 
 
 def descendants_of(session: Session, checkpoint: str) -> list[Checkpoint]:
@@ -93,7 +95,11 @@ def lineage(session: Session, checkpoint: str) -> list[Checkpoint]:
     ancestors = {row[0]: Checkpoint(*row) for row in session.execute(_ancestors(), {"id": checkpoint})}
     if not ancestors:
         raise NotThere(f"checkpoint {checkpoint}: no such checkpoint")
-    return _in_order(ancestors, checkpoint)
+    # SQL guarantees no order for the rows of a recursive query.
+    chain = [ancestors[checkpoint]]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(ancestors[parent])
+    return chain
 
 
 # These statements are cached, because building one takes several times as long as running it.
@@ -115,11 +121,3 @@ def _ancestors() -> Select[*tuple[Any, ...]]:
     parent = _TABLE.alias()
     above = above.union_all(select(*(parent.c[name] for name in names)).where(parent.c.id == above.c.parent))
     return select(above)
-
-
-def _in_order(checkpoints: Mapping[str, Checkpoint], checkpoint: str) -> list[Checkpoint]:
-    """From `checkpoint` to the base model. SQL guarantees no order for the rows of a recursive query."""
-    chain = [checkpoints[checkpoint]]
-    while (parent := chain[-1].parent) is not None:
-        chain.append(checkpoints[parent])
-    return chain

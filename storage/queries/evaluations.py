@@ -15,7 +15,7 @@ from core.statistics.estimates import Estimate, Sums, mean_share, share
 from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage.errors import NotThere
 from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
-from storage.queries.tables import columns, insert_new, table_of
+from storage.queries.tables import find_row, find_rows, insert_new, table_of
 from storage.rows import EvaluationRow
 
 
@@ -55,21 +55,25 @@ def get_evaluation(session: Session, key: str) -> EvaluationRow:
 
 
 def find_evaluation(session: Session, key: str) -> EvaluationRow | None:
-    row = session.execute(select(*columns(Evaluations, EvaluationRow)).where(Evaluations.id == key)).one_or_none()
-    return EvaluationRow(*row) if row else None
+    return find_row(session, Evaluations, EvaluationRow, Evaluations.id == key)
 
 
 def list_evaluations(session: Session) -> list[EvaluationRow]:
     """The evaluations that no run made, the newest first."""
-    statement = select(*columns(Evaluations, EvaluationRow)).where(Evaluations.run.is_(None))
-    ordered = statement.order_by(Evaluations.created_at.desc(), Evaluations.id)
-    return [EvaluationRow(*row) for row in session.execute(ordered)]
+    return find_rows(
+        session,
+        Evaluations,
+        EvaluationRow,
+        Evaluations.run.is_(None),
+        order=[Evaluations.created_at.desc(), Evaluations.id],
+    )
 
 
 def of_run(session: Session, run: str) -> list[EvaluationRow]:
     """The evaluations that a run made, in the order in which they were begun."""
-    statement = select(*columns(Evaluations, EvaluationRow)).where(Evaluations.run == run)
-    return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
+    return find_rows(
+        session, Evaluations, EvaluationRow, Evaluations.run == run, order=[Evaluations.created_at, Evaluations.id]
+    )
 
 
 def unfinished_on(session: Session, run: str) -> set[str]:
@@ -84,18 +88,13 @@ def unfinished_on(session: Session, run: str) -> set[str]:
 def finished_on(session: Session, model: str, benchmark: str) -> list[EvaluationRow]:
     """The finished evaluations of a model on a benchmark, by a run or not, the newest last."""
     named = (Evaluations.model == model, Evaluations.benchmark == benchmark, Evaluations.finished_at.is_not(None))
-    statement = select(*columns(Evaluations, EvaluationRow)).where(*named)
-    return [EvaluationRow(*row) for row in session.execute(statement.order_by(Evaluations.created_at, Evaluations.id))]
+    return find_rows(session, Evaluations, EvaluationRow, *named, order=[Evaluations.created_at, Evaluations.id])
 
 
 def add_benchmark_items(session: Session, sha256: str, items: Sequence[BenchmarkItem]) -> None:
     """Store the questions of a benchmark under the sha256 of all of them."""
-    rows = ({"sha256": sha256, "position": i, "item_id": item.id, **_without_id(item)} for i, item in enumerate(items))
-    insert_new(session, BenchmarkItems, rows)
-
-
-def _without_id(item: BenchmarkItem) -> dict[str, Any]:
-    return {name: value for name, value in asdict(item).items() if name != "id"}
+    rows = ({"sha256": sha256, "position": i, **asdict(item)} for i, item in enumerate(items))
+    insert_new(session, BenchmarkItems, ({"item_id": row.pop("id"), **row} for row in rows))
 
 
 def benchmark_items(session: Session, sha256: str, ids: Sequence[str] | None = None) -> list[BenchmarkItem]:
@@ -124,27 +123,25 @@ def add_results(
 
 def results_of(session: Session, key: str, *, after: str = "", limit: int | None = None) -> list[Evaluated]:
     """The results of an evaluation by item id, from the one after `after` on, and at most `limit`."""
-    statement = select(*columns(EvaluatedItems, Evaluated)).where(EvaluatedItems.evaluation_id == key)
-    ordered = statement.where(EvaluatedItems.item_id > after).order_by(EvaluatedItems.item_id).limit(limit)
-    return [Evaluated(*row) for row in session.execute(ordered)]
+    row = EvaluatedItems
+    page = [row.evaluation_id == key, row.item_id > after]
+    return find_rows(session, row, Evaluated, *page, order=[row.item_id], limit=limit)
 
 
 def result_of(session: Session, key: str, item: str) -> Evaluated:
     """The result on one question. Raises `NotThere`."""
     of_item = (EvaluatedItems.evaluation_id == key, EvaluatedItems.item_id == item)
-    row = session.execute(select(*columns(EvaluatedItems, Evaluated)).where(*of_item)).one_or_none()
+    row = find_row(session, EvaluatedItems, Evaluated, *of_item)
     if row is None:
         raise NotThere(f"question {item!r}: evaluation {key} has no answers to it")
-    return Evaluated(*row)
+    return row
 
 
 def answers_of(session: Session, key: str, items: Sequence[str] | None = None) -> list[EvaluatedAnswer]:
     """The answers of an evaluation, by item id and sample index; only those to `items` if they are given."""
-    statement = select(*columns(EvaluatedAnswers, EvaluatedAnswer)).where(EvaluatedAnswers.evaluation_id == key)
-    if items is not None:
-        statement = statement.where(EvaluatedAnswers.item_id.in_(items))
-    ordered = statement.order_by(EvaluatedAnswers.item_id, EvaluatedAnswers.sample_index)
-    return [EvaluatedAnswer(*row) for row in session.execute(ordered)]
+    row = EvaluatedAnswers
+    to_items = [row.evaluation_id == key, *([] if items is None else [row.item_id.in_(items)])]
+    return find_rows(session, row, EvaluatedAnswer, *to_items, order=[row.item_id, row.sample_index])
 
 
 def add_judged(session: Session, key: str, judged: Iterable[JudgedAnswer]) -> None:
@@ -155,11 +152,8 @@ def judged_of(session: Session, key: str, items: Sequence[str] | None = None) ->
     """What judges say about an evaluation's answers, by item id, sample index and judge; only about those to `items` if
     they are given."""
     row = JudgedAnswers
-    statement = select(*columns(row, JudgedAnswer)).where(row.evaluation_id == key)
-    if items is not None:
-        statement = statement.where(row.item_id.in_(items))
-    ordered = statement.order_by(row.item_id, row.sample_index, row.judge)
-    return [JudgedAnswer(*values) for values in session.execute(ordered)]
+    about_items = [row.evaluation_id == key, *([] if items is None else [row.item_id.in_(items)])]
+    return find_rows(session, row, JudgedAnswer, *about_items, order=[row.item_id, row.sample_index, row.judge])
 
 
 def judged_counts(session: Session, key: str) -> dict[str, int]:

@@ -7,25 +7,18 @@ from sqlalchemy.orm import Session
 
 from storage.errors import NotThere
 from storage.models import ExperimentRuns
-from storage.queries.tables import columns, insert_new
+from storage.queries.tables import find_row, find_rows, insert_dataclasses
 from storage.rows import ExperimentRun
 
 
 def add_run(session: Session, row: ExperimentRun) -> None:
     """Say which arm of which experiment an existing run is. A run belongs to one experiment at most."""
-    insert_new(
-        session,
-        ExperimentRuns,
-        [{"run": row.run, "experiment": row.experiment, "arm": row.arm, "position": row.position, "seed": row.seed}],
-    )
+    insert_dataclasses(session, ExperimentRuns, [row], ExperimentRun)
 
 
 def get_place(session: Session, run: str) -> ExperimentRun | None:
     """Which arm of which experiment a run is; None: of none."""
-    row = session.execute(
-        select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.run == run)
-    ).one_or_none()
-    return None if row is None else ExperimentRun(*row)
+    return find_row(session, ExperimentRuns, ExperimentRun, ExperimentRuns.run == run)
 
 
 def list_experiments(session: Session) -> list[str]:
@@ -35,11 +28,9 @@ def list_experiments(session: Session) -> list[str]:
 
 def arms_of(session: Session, experiment: str) -> dict[str, list[str]]:
     """Arm -> its runs by their seeds. The baseline comes first. Raises `NotThere`."""
-    ordered = select(*columns(ExperimentRuns, ExperimentRun)).where(ExperimentRuns.experiment == experiment)
-    ordered = ordered.order_by(ExperimentRuns.position, ExperimentRuns.seed)
     arms: dict[str, list[str]] = {}
-    for row in session.execute(ordered):
-        run = ExperimentRun(*row)
+    named, order = ExperimentRuns.experiment == experiment, [ExperimentRuns.position, ExperimentRuns.seed]
+    for run in find_rows(session, ExperimentRuns, ExperimentRun, named, order=order):
         arms.setdefault(run.arm, []).append(run.run)
     if not arms:
         known = ", ".join(list_experiments(session))

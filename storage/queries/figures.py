@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from core.questions.filtering import FilterStats
 from core.types import Role
 from storage.models import FilterStatistics, TrainMetrics
-from storage.queries.tables import columns, insert_new
+from storage.queries.tables import columns, find_rows, insert_new
 from storage.rows import TrainMetric
 
 
@@ -46,12 +46,10 @@ def train_metrics_of(
     session: Session, run: str, *, iteration: int | None = None, role: Role | None = None, name: str | None = None
 ) -> list[TrainMetric]:
     """A run's metrics by iteration, role, step and name; only those of `iteration`, `role` or `name` if it is given."""
-    statement = select(*columns(TrainMetrics, TrainMetric)).where(TrainMetrics.run == run)
-    for column, value in ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name)):
-        if value is not None:
-            statement = statement.where(column == value)
-    key = (TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name)
-    return [TrainMetric(*row) for row in session.execute(statement.order_by(*key))]
+    given = ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name))
+    conditions = [TrainMetrics.run == run, *(column == value for column, value in given if value is not None)]
+    key = [TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name]
+    return find_rows(session, TrainMetrics, TrainMetric, *conditions, order=key)
 
 
 def metric_names(session: Session, run: str, *, role: Role) -> set[str]:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from storage.errors import NotThere, StoreError
 from storage.models import ApiKeys
-from storage.queries.tables import columns, table_of
+from storage.queries.tables import columns, find_row, find_rows, table_of
 from storage.rows import KeyRow, Scope
 
 KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,59}")
@@ -31,8 +31,7 @@ def add_key(session: Session, *, name: str, sha256: str, scopes: Sequence[Scope]
 
 def list_keys(session: Session) -> list[KeyRow]:
     """All keys, the oldest first, without their hashes."""
-    rows = session.execute(select(*columns(ApiKeys, KeyRow)).order_by(ApiKeys.created_at, ApiKeys.name))
-    return [KeyRow(*row) for row in rows]
+    return find_rows(session, ApiKeys, KeyRow, order=[ApiKeys.created_at, ApiKeys.name])
 
 
 def revoke_key(session: Session, name: str) -> KeyRow:
@@ -48,5 +47,4 @@ def revoke_key(session: Session, name: str) -> KeyRow:
 def key_of(session: Session, sha256: str) -> KeyRow | None:
     """The key with this hash; None if there is none, or if it was revoked."""
     active = [ApiKeys.sha256 == sha256, ApiKeys.revoked_at.is_(None)]
-    row = session.execute(select(*columns(ApiKeys, KeyRow)).where(*active)).one_or_none()
-    return None if row is None else KeyRow(*row)
+    return find_row(session, ApiKeys, KeyRow, *active)

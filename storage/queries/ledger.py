@@ -7,7 +7,7 @@ once another owner has claimed the stage. So two owners never both write.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +19,7 @@ from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
 from storage.queries.run_leases import holder_text, process_of, release_run, run_holder
 from storage.queries.runs import get_run
-from storage.queries.tables import columns, database_time, insert_into, table_of
+from storage.queries.tables import columns, database_time, find_row, find_rows, insert_into, table_of
 from storage.rows import StageRow
 
 
@@ -43,11 +43,14 @@ def claim_stage(
     beginning = {"started_at": now, "progress_done": None, "progress_total": None, "progress_note": None}
     reset = {**beginning, "attempt": Stages.attempt + 1, "finished_at": None, "result": None, "error": None}
     # A single statement decides, so if two owners claim at once, one of them wins.
+    own_or_expired = or_(Stages.owner == owner, Stages.lease_expires <= now)
     claimed = session.execute(
         insert_into(session, Stages)
         .values(run=run, iteration=iteration, stage=stage, **lease, attempt=1, started_at=now)
         .on_conflict_do_update(
-            index_elements=["run", "iteration", "stage"], set_={**lease, **reset}, where=_claimable(owner, now)
+            index_elements=["run", "iteration", "stage"],
+            set_={**lease, **reset},
+            where=or_(Stages.status == "failed", and_(Stages.status == "running", own_or_expired)),
         )
         .returning(*columns(Stages, StageRow))
     ).one_or_none()
@@ -57,11 +60,6 @@ def claim_stage(
     if current is not None and current.status == "done":
         return current
     raise StageHeld(f"stage {_name(run, iteration, stage)}: expected nobody to work on it, but {_holder(current)}")
-
-
-def _claimable(owner: str, now: datetime) -> Any:
-    own_or_expired = or_(Stages.owner == owner, Stages.lease_expires <= now)
-    return or_(Stages.status == "failed", and_(Stages.status == "running", own_or_expired))
 
 
 def renew_lease(
@@ -107,14 +105,12 @@ def release_leases(session: Session, *, run: str, owner: str) -> list[StageRow]:
 
 def find_stage(session: Session, *, run: str, iteration: int, stage: Stage) -> StageRow | None:
     key = [Stages.run == run, Stages.iteration == iteration, Stages.stage == stage]
-    row = session.execute(select(*columns(Stages, StageRow)).where(*key)).one_or_none()
-    return None if row is None else StageRow(*row)
+    return find_row(session, Stages, StageRow, *key)
 
 
 def stages_of(session: Session, run: str) -> list[StageRow]:
     """The stages of a run by iteration, and within an iteration in the order in which they were last started."""
-    ordered = select(*columns(Stages, StageRow)).where(Stages.run == run).order_by(Stages.iteration, Stages.started_at)
-    return [StageRow(*row) for row in session.execute(ordered)]
+    return find_rows(session, Stages, StageRow, Stages.run == run, order=[Stages.iteration, Stages.started_at])
 
 
 def latest_stages(session: Session, runs: Sequence[str]) -> dict[str, list[StageRow]]:

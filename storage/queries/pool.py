@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Stage
 from storage.models import PoolJobs, Stages
-from storage.queries.tables import columns, database_time, insert_into, is_postgresql, table_of
+from storage.queries.tables import columns, database_time, find_row, find_rows, insert_into, is_postgresql, table_of
 from storage.rows import PoolRow
 
 _WAITS_OR_RUNS = PoolJobs.status.in_(("queued", "running"))
@@ -27,8 +27,8 @@ def join_pool(session: Session, *, run: str, iteration: int, stage: Stage, owner
     charge_job(session, run=run, iteration=iteration, stage=stage, owner=owner)
     now = database_time(session)
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage)
-    for previous in session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).all():
-        _end_job(session, PoolRow(*previous))
+    for previous in find_rows(session, PoolJobs, PoolRow, *key, _WAITS_OR_RUNS):
+        _end_job(session, previous)
     requested = {"owner": owner, "kind": kind, "units": units}
     job = {**requested, "status": "queued", "since": now, "charged": None}
     queue = insert_into(session, PoolJobs).values(run=run, iteration=iteration, stage=stage, used=0.0, **job)
@@ -39,14 +39,12 @@ def pool_jobs(session: Session, run: str | None = None) -> list[PoolRow]:
     """All jobs, or those of a run, including those that are done. The job that has been in its status for the longest
     time comes first."""
     of_run = [] if run is None else [PoolJobs.run == run]
-    statement = select(*columns(PoolJobs, PoolRow)).where(*of_run).order_by(PoolJobs.since)
-    return [PoolRow(*row) for row in session.execute(statement)]
+    return find_rows(session, PoolJobs, PoolRow, *of_run, order=[PoolJobs.since])
 
 
 def unfinished_jobs(session: Session) -> list[PoolRow]:
     """The jobs that wait or run, in the order of `pool_jobs`, whether or not their owners hold their stages."""
-    statement = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS).order_by(PoolJobs.since)
-    return [PoolRow(*row) for row in session.execute(statement)]
+    return find_rows(session, PoolJobs, PoolRow, _WAITS_OR_RUNS, order=[PoolJobs.since])
 
 
 def job_of(session: Session, *, run: str, iteration: int, stage: Stage) -> PoolRow:
@@ -63,8 +61,7 @@ def used_by_run(session: Session) -> dict[str, float]:
 
 def live_jobs(session: Session) -> list[PoolRow]:
     """The jobs that wait or run and whose owners hold their stages, in the order of `pool_jobs`."""
-    held = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS, _owner_holds_stage(session))
-    return [PoolRow(*row) for row in session.execute(held.order_by(PoolJobs.since))]
+    return find_rows(session, PoolJobs, PoolRow, _WAITS_OR_RUNS, _owner_holds_stage(session), order=[PoolJobs.since])
 
 
 def start_job(session: Session, job: PoolRow) -> None:
@@ -80,10 +77,8 @@ def charge_job(session: Session, *, run: str, iteration: int, stage: Stage, owne
     counted.
     """
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage, PoolJobs.owner == owner)
-    row = session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, PoolJobs.charged.is_not(None))).one_or_none()
-    if row is not None:
-        job, now = PoolRow(*row), database_time(session)
-        assert job.charged is not None
+    job, now = find_row(session, PoolJobs, PoolRow, *key), database_time(session)
+    if job is not None and job.charged is not None:
         used = job.used + (now - job.charged).total_seconds() * job.units
         _update(session, job, charged=now, used=used)
 
@@ -92,16 +87,14 @@ def leave_pool(session: Session, *, run: str, iteration: int, stage: Stage, owne
     """Give the units back. Does nothing if another owner has taken over the stage."""
     charge_job(session, run=run, iteration=iteration, stage=stage, owner=owner)
     key = (PoolJobs.run == run, PoolJobs.iteration == iteration, PoolJobs.stage == stage, PoolJobs.owner == owner)
-    row = session.execute(select(*columns(PoolJobs, PoolRow)).where(*key, _WAITS_OR_RUNS)).one_or_none()
-    if row is not None:
-        _end_job(session, PoolRow(*row))
+    for job in find_rows(session, PoolJobs, PoolRow, *key, _WAITS_OR_RUNS):
+        _end_job(session, job)
 
 
 def drop_abandoned(session: Session) -> None:
     """End the jobs whose owners no longer hold their stage, because they died or failed."""
-    abandoned = select(*columns(PoolJobs, PoolRow)).where(_WAITS_OR_RUNS, not_(_owner_holds_stage(session)))
-    for row in session.execute(abandoned).all():
-        _end_job(session, PoolRow(*row))
+    for job in find_rows(session, PoolJobs, PoolRow, _WAITS_OR_RUNS, not_(_owner_holds_stage(session))):
+        _end_job(session, job)
 
 
 def _owner_holds_stage(session: Session) -> ColumnElement[bool]:

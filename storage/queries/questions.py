@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from sqlalchemy import Row, Select, func, select, text
+from sqlalchemy import Select, func, select, text
 from sqlalchemy.orm import Session
 
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
 from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts, Stages
 from storage.queries.ledger import find_stage
-from storage.queries.tables import columns, insert_dataclasses, insert_new, is_postgresql, table_of
+from storage.queries.tables import columns, find_rows, insert_dataclasses, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
 
 _LABEL_FIELDS = ("answer", "votes", "m", "parsed", "unknown", "p_hat", "denominator", "classes")
@@ -55,20 +55,19 @@ def rollouts_of(
 
 
 def rollouts_of_question(session: Session, question_id: str) -> list[RolloutRow]:
-    votes = select(*columns(Rollouts, RolloutRow)).where(Rollouts.question_id == question_id)
-    return [RolloutRow(*row) for row in session.execute(votes.order_by(Rollouts.sample_index))]
+    return find_rows(session, Rollouts, RolloutRow, Rollouts.question_id == question_id, order=[Rollouts.sample_index])
 
 
 def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
     """Store verdicts and pseudo-labels. The texts of the questions are stored with the questions only."""
-    insert_new(session, PseudoLabels, map(_label_row, labelled))
-
-
-def _label_row(labelled: LabelledQuestion) -> dict[str, Any]:
-    label = labelled.label
-    fields = {name: None if label is None else getattr(label, name) for name in _LABEL_FIELDS}
-    question_id = labelled.question_id
-    return {"question_id": question_id, **_position(question_id), "verdict": labelled.verdict, **fields}
+    rows = (
+        {
+            **{"question_id": question.question_id, "verdict": question.verdict, **_position(question.question_id)},
+            **{name: None if question.label is None else getattr(question.label, name) for name in _LABEL_FIELDS},
+        }
+        for question in labelled
+    )
+    insert_new(session, PseudoLabels, rows)
 
 
 def _position(question_id: str) -> dict[str, Any]:
@@ -89,12 +88,8 @@ def labels_of(
     labelled = select(Questions.id, Questions.text, PseudoLabels.verdict, *fields).join(PseudoLabels)
     if verdict is not None:
         labelled = labelled.where(PseudoLabels.verdict == verdict)
-    return [_labelled(row) for row in session.execute(_page(labelled, run, iteration, after, limit))]
-
-
-def _labelled(row: Row[*tuple[Any, ...]]) -> LabelledQuestion:
-    question_id, text, verdict, *label = row
-    return LabelledQuestion(question_id, text, label_of(label), verdict)
+    rows = session.execute(_page(labelled, run, iteration, after, limit))
+    return [LabelledQuestion(key, text, label_of(label), stored) for key, text, stored, *label in rows]
 
 
 def label_of(fields: Sequence[Any]) -> PseudoLabel | None:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from storage.errors import LeaseLost, RunHeld
 from storage.models import RunLeases
-from storage.queries.tables import columns, database_time, insert_into, table_of
+from storage.queries.tables import database_time, find_row, find_rows, insert_into, table_of
 from storage.rows import RunLease
 
 
@@ -56,14 +56,12 @@ def release_run(session: Session, *, run: str, owner: str) -> None:
 def run_holder(session: Session, run: str) -> RunLease | None:
     """The live lease on a run; None if there is none."""
     live = [RunLeases.run == run, RunLeases.expires > database_time(session)]
-    row = session.execute(select(*columns(RunLeases, RunLease)).where(*live)).one_or_none()
-    return None if row is None else RunLease(*row)
+    return find_row(session, RunLeases, RunLease, *live)
 
 
 def leases(session: Session) -> dict[str, RunLease]:
     """Run -> its lease, which has expired if its process was killed; runs that nobody works on are left out."""
-    rows = session.execute(select(*columns(RunLeases, RunLease))).all()
-    return {lease.run: lease for lease in (RunLease(*row) for row in rows)}
+    return {lease.run: lease for lease in find_rows(session, RunLeases, RunLease)}
 
 
 def holder_text(holder: RunLease | None) -> str:

@@ -86,14 +86,12 @@ def _method() -> ColumnElement[str]:
 
 
 def _key(sort: str) -> ColumnElement[Any]:
+    """What the runs are sorted by. Of a series it is the last measured value, by the first of its oracles; NULL where
+    there is none."""
     latest: dict[str, tuple[str, Over]] = {"label_accuracy": ("label_accuracy", "kept"), "held_out": (HELD_OUT, "")}
-    if sort in latest:
-        return _latest(*latest[sort])
-    return Runs.name.expression if sort == "name" else Runs.created_at.expression
-
-
-def _latest(name: str, over: Over) -> ColumnElement[Any]:
-    """The last measured value of a series, by the first of its oracles; NULL where there is none."""
+    if sort not in latest:
+        return Runs.name.expression if sort == "name" else Runs.created_at.expression
+    name, over = latest[sort]
     points = select(Series.value).where(
         Series.run == Runs.name, Series.name == name, Series.over == over, Series.estimated.is_(False)
     )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.types import checkpoint_id
 from storage.models import Base, Checkpoints, Evaluations, Questions, Rollouts, Stages
-from storage.queries.tables import columns
+from storage.queries.tables import find_rows
 from storage.rows import EvaluationRow
 
 
@@ -60,7 +60,10 @@ def references(session: Session, run: str) -> tuple[int, list[MissingReference]]
             name, key_column = key.column.table.name, key.column.name
             if name not in ("questions", "checkpoints"):
                 continue
-            refers = [_names(table, run), key.parent.is_not(None)]
+            refers = [
+                table.c.run == run if "run" in table.c else table.c.question_id.startswith(f"{run}/", autoescape=True),
+                key.parent.is_not(None),
+            ]
             count += session.scalar(select(func.count()).select_from(table).where(*refers)) or 0
             parent = key.column.table.alias()  # checkpoints refer to checkpoints
             to_nothing = ~exists().where(parent.c[key_column] == key.parent)
@@ -70,11 +73,6 @@ def references(session: Session, run: str) -> tuple[int, list[MissingReference]]
                 for *at, value in rows
             ]
     return count, missing
-
-
-def _names(table: Table, run: str) -> ColumnElement[bool]:
-    """The condition for rows that name the run, if only in the key of their question, which may be missing."""
-    return table.c.run == run if "run" in table.c else table.c.question_id.startswith(f"{run}/", autoescape=True)
 
 
 def referring_runs(session: Session, run: str) -> list[str]:
@@ -95,8 +93,7 @@ def referring_runs(session: Session, run: str) -> list[str]:
 def evaluations_by_hand(session: Session, run: str) -> list[EvaluationRow]:
     """The evaluations of this run's checkpoints that no run made, but `coevo evaluate`; the oldest first."""
     of_run = (Evaluations.checkpoint_id.in_(_checkpoints_of(run)), Evaluations.run.is_(None))
-    ordered = select(*columns(Evaluations, EvaluationRow)).where(*of_run)
-    return [EvaluationRow(*row) for row in session.execute(ordered.order_by(Evaluations.created_at, Evaluations.id))]
+    return find_rows(session, Evaluations, EvaluationRow, *of_run, order=[Evaluations.created_at, Evaluations.id])
 
 
 def evaluation_ids(session: Session, run: str | None = None) -> set[str]:

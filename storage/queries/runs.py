@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +18,7 @@ from core.settings.provenance import differing
 from core.suggestions import did_you_mean
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.models import Checkpoints, Questions, RunLeases, Runs
-from storage.queries.tables import columns, insert_new, table_of
+from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of
 from storage.rows import Run, RunDetail, RunOrigin, RunStatus
 
 # A run's name is part of keys and of paths.
@@ -69,23 +68,19 @@ def refuse_other_settings(stored: RunDetail, config: RunConfig) -> None:
     known = config_from(stored).model_dump(mode="json", exclude={*LIMITS})
     requested = config.model_dump(mode="json", exclude={*LIMITS})
     if known != requested:
-        differences = "; ".join(_differences(known, requested))
+        before, now = differing({"stored": known, "requested": requested}).values()
+        names = sorted({*before, *now})
+        differences = "; ".join(f"{name} is {before.get(name)!r}, got {now.get(name)!r}" for name in names)
         raise StoreError(f"run {stored.name}: exists with another configuration: {differences}. Choose another name")
 
 
-def _differences(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
-    before, now = differing({"stored": stored, "requested": requested}).values()
-    for name in sorted({*before, *now}):
-        yield f"{name} is {before.get(name)!r}, got {now.get(name)!r}"
-
-
 def get_run(session: Session, name: str) -> RunDetail:
-    row = session.execute(select(*columns(Runs, RunDetail)).where(Runs.name == name)).one_or_none()
+    row = find_row(session, Runs, RunDetail, Runs.name == name)
     if row is None:
         names = session.scalars(select(Runs.name).order_by(Runs.created_at.desc()).limit(1_000)).all()
         known = ", ".join(names[:10]) or "none"
         raise NotThere(f"run {name}: no such run{did_you_mean(name, names)}; the store has {known}")
-    return RunDetail(*row)
+    return row
 
 
 def config_of_run(session: Session, name: str) -> RunConfig:
@@ -137,16 +132,13 @@ def refuse_iteration_without_questions(session: Session, name: str, iteration: i
 
 def list_runs(session: Session) -> list[RunDetail]:
     """All runs, the newest first."""
-    ordered = select(*columns(Runs, RunDetail)).order_by(Runs.created_at.desc(), Runs.name)
-    return [RunDetail(*row) for row in session.execute(ordered)]
+    return find_rows(session, Runs, RunDetail, order=[Runs.created_at.desc(), Runs.name])
 
 
 def runs_named(session: Session, names: Iterable[str] | None = None) -> dict[str, Run]:
     """Name -> run, without the configurations; names without a run are left out. None: all runs."""
-    statement = select(*columns(Runs, Run))
-    if names is not None:
-        statement = statement.where(Runs.name.in_([*names]))
-    return {run.name: run for run in (Run(*row) for row in session.execute(statement))}
+    named = [] if names is None else [Runs.name.in_([*names])]
+    return {run.name: run for run in find_rows(session, Runs, Run, *named)}
 
 
 def set_run_status(session: Session, name: str, status: RunStatus) -> None:

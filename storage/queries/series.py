@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from core.statistics.audits import stratum_of
 from core.statistics.estimates import Sums
 from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Rollouts, Series
-from storage.queries.tables import columns, insert_into, table_of
+from storage.queries.tables import columns, find_rows, insert_into, table_of
 from storage.rows import SeriesPoint
 
 _PAGE = 2_000  # labels read at once
@@ -42,12 +42,10 @@ def series_of(
     session: Session, run: str, name: str | None = None, *, over: str | None = None, oracle: str | None = None
 ) -> list[SeriesPoint]:
     """A run's points by name, over, oracle and iteration; only those of `name`, `over` or `oracle` if it is given."""
-    statement = select(*columns(Series, SeriesPoint)).where(Series.run == run)
-    for column, value in ((Series.name, name), (Series.over, over), (Series.oracle, oracle)):
-        if value is not None:
-            statement = statement.where(column == value)
-    ordered = statement.order_by(Series.name, Series.over, Series.oracle, Series.iteration)
-    return [SeriesPoint(*row) for row in session.execute(ordered)]
+    given = ((Series.name, name), (Series.over, over), (Series.oracle, oracle))
+    conditions = [Series.run == run, *(column == value for column, value in given if value is not None)]
+    order = [Series.name, Series.over, Series.oracle, Series.iteration]
+    return find_rows(session, Series, SeriesPoint, *conditions, order=order)
 
 
 def series_of_runs(session: Session, runs: Sequence[str], names: Sequence[str]) -> dict[str, list[SeriesPoint]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Select, Table, func, inspect, literal, select
+from sqlalchemy import ColumnElement, Table, func, inspect, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -17,6 +17,7 @@ from storage.models import Base
 
 _CHUNK = 5_000  # rows per statement: bounds the memory of a bulk write
 
+T = TypeVar("T")
 Upsert = postgresql.Insert | sqlite.Insert
 
 
@@ -28,6 +29,25 @@ def columns(model: type[Base], dataclass: type[Any]) -> list[ColumnElement[Any]]
     """The columns of the dataclass's fields, in their order, so that `dataclass(*row)` takes a row of them."""
     attributes = inspect(model).column_attrs
     return [cast(ColumnElement[Any], attributes[field.name].expression) for field in fields(dataclass)]
+
+
+def find_rows(
+    session: Session,
+    model: type[Base],
+    dataclass: type[T],
+    *conditions: ColumnElement[bool],
+    order: Sequence[Any] = (),
+    limit: int | None = None,
+) -> list[T]:
+    """The rows of a table that fulfil all conditions, the first `limit` of them."""
+    statement = select(*columns(model, dataclass)).where(*conditions).order_by(*order).limit(limit)
+    return [dataclass(*row) for row in session.execute(statement)]
+
+
+def find_row(session: Session, model: type[Base], dataclass: type[T], *conditions: ColumnElement[bool]) -> T | None:
+    """The only row of a table that fulfils all conditions; None if there is none."""
+    row = session.execute(select(*columns(model, dataclass)).where(*conditions)).one_or_none()
+    return None if row is None else dataclass(*row)
 
 
 def is_postgresql(session: Session) -> bool:
@@ -46,20 +66,13 @@ def insert_new(session: Session, model: type[Base], rows: Iterable[Mapping[str, 
     remaining = iter(rows)
     while chunk := list(islice(remaining, _CHUNK)):
         if isinstance(insert, postgresql.Insert):
-            filled = insert.from_select(list(chunk[0]), _unnested(table, chunk))
+            # The rows come from one array per column. One statement per row would take twice the time.
+            types = {name: postgresql.ARRAY(table.c[name].type, dimensions=1) for name in chunk[0]}
+            arrays = (literal([row[name] for row in chunk], type_) for name, type_ in types.items())
+            filled = insert.from_select([*types], select(*map(func.unnest, arrays)))
             session.execute(filled.on_conflict_do_nothing(index_elements=key))
         else:
             session.execute(insert.on_conflict_do_nothing(index_elements=key), chunk)
-
-
-def _unnested(table: Table, rows: Sequence[Mapping[str, Any]]) -> Select[*tuple[Any, ...]]:
-    """Select `rows` from one array per column. One statement per row would take twice the time."""
-    return select(
-        *[
-            func.unnest(literal([row[name] for row in rows], postgresql.ARRAY(table.c[name].type, dimensions=1)))
-            for name in rows[0]
-        ]
-    )
 
 
 def insert_dataclasses(session: Session, model: type[Base], objects: Iterable[Any], dataclass: type[Any]) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from storage.models import QuestionClusters, Questions, TrainedOn
-from storage.queries.tables import columns, insert_dataclasses
+from storage.queries.tables import find_row, find_rows, insert_dataclasses
 from storage.rows import ClusterRow, TrainedOnRow
 
 
@@ -33,10 +33,7 @@ def largest_clusters(session: Session, run: str, iteration: int, limit: int) -> 
 
 def cluster_of(session: Session, question_id: str) -> ClusterRow | None:
     """The cluster of a question. None if it is malformed, or if its iteration has too many questions to compare."""
-    row = session.execute(
-        select(*columns(QuestionClusters, ClusterRow)).where(QuestionClusters.question_id == question_id)
-    ).one_or_none()
-    return None if row is None else ClusterRow(*row)
+    return find_row(session, QuestionClusters, ClusterRow, QuestionClusters.question_id == question_id)
 
 
 def add_trained_on(session: Session, rows: Iterable[TrainedOnRow]) -> None:
@@ -45,14 +42,16 @@ def add_trained_on(session: Session, rows: Iterable[TrainedOnRow]) -> None:
 
 def trained_on_of(session: Session, question_id: str) -> list[TrainedOnRow]:
     """The checkpoints that were trained on a question, and at which steps."""
-    statement = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.question_id == question_id)
-    return [TrainedOnRow(*row) for row in session.execute(statement.order_by(TrainedOn.checkpoint))]
+    return find_rows(
+        session, TrainedOn, TrainedOnRow, TrainedOn.question_id == question_id, order=[TrainedOn.checkpoint]
+    )
 
 
 def trained_on_by(session: Session, checkpoint: str) -> list[TrainedOnRow]:
     """The questions that a checkpoint was trained on, and at which steps, by question."""
-    statement = select(*columns(TrainedOn, TrainedOnRow)).where(TrainedOn.checkpoint == checkpoint)
-    return [TrainedOnRow(*row) for row in session.execute(statement.order_by(TrainedOn.question_id))]
+    return find_rows(
+        session, TrainedOn, TrainedOnRow, TrainedOn.checkpoint == checkpoint, order=[TrainedOn.question_id]
+    )
 
 
 def count_learned_from(session: Session, checkpoint: str) -> int:

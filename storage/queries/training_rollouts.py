@@ -14,7 +14,7 @@ from core.grading.grader import verdict_here
 from core.types import Role, TrainingRollout
 from storage.errors import NotThere
 from storage.models import OracleLabels, PseudoLabels, Questions, TrainingRollouts
-from storage.queries.tables import columns, insert_new
+from storage.queries.tables import columns, find_row, find_rows, insert_new
 from storage.rows import TrainingStep
 
 Sort = Literal["step", "reward", "-reward", "advantage", "-advantage", "tokens", "-tokens", "entropy", "-entropy"]
@@ -65,13 +65,16 @@ def list_rollouts(
         )
         if value is not None
     ]
-    order = _order(sort)
+    # What the rows are sorted by, all in ascending order.
+    column = getattr(TrainingRollouts, _field(sort))
+    value = func.coalesce(-column if sort.startswith("-") else column, _MISSING)
+    order: list[ColumnElement[Any]] = [*_KEY] if sort == "step" else [value, *_KEY]
     if after:
         conditions.append(tuple_(*order) > tuple_(*(literal(float(at)) for at in after)))
     if rewarded_wrong:
         return list(islice(_rewarded_wrong(session, [*_of(training), *conditions], order), limit))
-    statement = select(*_COLUMNS).where(*_of(training), *conditions)
-    return [TrainingRollout(*row) for row in session.execute(statement.order_by(*order).limit(limit))]
+    conditions += _of(training)
+    return find_rows(session, TrainingRollouts, TrainingRollout, *conditions, order=order, limit=limit)
 
 
 def are_graded(session: Session, training: Training) -> bool:
@@ -96,13 +99,13 @@ def sort_key_of(rollout: TrainingRollout, sort: Sort) -> tuple[float, ...]:
 def find(session: Session, training: Training, step: int, prompt: int, rollout: int) -> TrainingRollout:
     """One rollout. Raises `NotThere`."""
     at = [column == value for column, value in zip(_KEY, (step, prompt, rollout), strict=True)]
-    row = session.execute(select(*_COLUMNS).where(*_of(training), *at)).one_or_none()
-    if row is None:
+    found = find_row(session, TrainingRollouts, TrainingRollout, *_of(training), *at)
+    if found is None:
         raise NotThere(
             f"rollout {rollout} of prompt {prompt} of step {step}: this training of run {training.run!r} has stored "
             "no such rollout"
         )
-    return TrainingRollout(*row)
+    return found
 
 
 def steps_of(session: Session, training: Training) -> list[TrainingStep]:
@@ -134,12 +137,10 @@ def _rewarded_wrong(
     with session.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)) as rows:
         for *values, truth, contradicted in rows:
             rollout = TrainingRollout(*values)
-            if contradicted or _differ(rollout.answer, truth):
+            answer = rollout.answer
+            differs = answer is not None and truth is not None and verdict_here(answer, truth) == "unequal"
+            if contradicted or differs:
                 yield rollout
-
-
-def _differ(answer: str | None, truth: str | None) -> bool:
-    return answer is not None and truth is not None and verdict_here(answer, truth) == "unequal"
 
 
 def _is_contradicted() -> ColumnElement[bool]:
@@ -166,11 +167,3 @@ def _of(training: Training) -> list[ColumnElement[bool]]:
 def _field(sort: Sort) -> str:
     name = sort.removeprefix("-")
     return "mean_entropy" if name == "entropy" else name
-
-
-def _order(sort: Sort) -> list[ColumnElement[Any]]:
-    """What the rows are sorted by, all in ascending order."""
-    if sort == "step":
-        return [*_KEY]
-    column = getattr(TrainingRollouts, _field(sort))
-    return [func.coalesce(-column if sort.startswith("-") else column, _MISSING), *_KEY]

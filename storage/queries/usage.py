@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.types import Purpose, Spent, StageKey
 from storage.models import Usage
-from storage.queries.tables import columns, insert_into
+from storage.queries.tables import find_rows, insert_into
 from storage.rows import UsageRow
 
 
@@ -39,6 +38,4 @@ def add_usage(
 
 def usage_of(session: Session, run: str) -> list[UsageRow]:
     """What a run has used, by iteration, stage and purpose."""
-    ordered = select(*columns(Usage, UsageRow)).where(Usage.run == run)
-    ordered = ordered.order_by(Usage.iteration, Usage.stage, Usage.purpose)
-    return [UsageRow(*row) for row in session.execute(ordered)]
+    return find_rows(session, Usage, UsageRow, Usage.run == run, order=[Usage.iteration, Usage.stage, Usage.purpose])

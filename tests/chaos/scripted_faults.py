@@ -143,7 +143,7 @@ def full_disk(processes: Processes) -> None:
         size = (free.f_bavail - 1) * free.f_frsize
         os.posix_fallocate(file.fileno(), 0, size)
     while not processes.has_ended_the_run(processes.begin()):
-        size -= _WORKING if "Trouble" in processes.errors[-1] else _COPYING
+        size -= _WORKING if "StorageUnusable" in processes.errors[-1] else _COPYING
         assert size > 0, processes.errors
         os.truncate(ballast, size)
     ballast.unlink()

@@ -60,7 +60,7 @@ def test_postgresql_cuts_connections_in_a_transaction_and_starts_again(tmp_path:
     outcome = _under("cut", tmp_path, own_postgresql)
     assert len(outcome["errors"]) > 10
     for error in outcome["errors"]:
-        assert re.search("^(Trouble|StoreError): database", error, re.MULTILINE), error
+        assert re.search("^(StorageUnusable|StoreError): database", error, re.MULTILINE), error
     assert any("terminating connection" in error for error in outcome["errors"])
 
 

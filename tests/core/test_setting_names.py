@@ -94,17 +94,11 @@ def test_faults_of_the_file_and_of_overrides_are_told_apart(tmp_path: Path) -> N
     }
 
 
-def test_a_fault_can_be_read_back_from_its_text() -> None:
+def test_a_fault_is_called_by_the_setting_that_its_sentence_begins_with() -> None:
     text = "expected 1 or more, or 0 for what the preset says, got -1; leave it out"
-    fault = Fault.of("iterations", text)
-    assert (fault.expected, fault.got, fault.remedy) == (
-        "1 or more, or 0 for what the preset says",
-        "-1",
-        "leave it out",
-    )
-    assert str(fault) == f"iterations: {text}"
-    assert str(Fault.of("a", "no such file")) == "a: no such file"
-    assert Fault.of("dataset", "band: expected x, got y") == Fault("dataset.band", "y", "x")
+    assert str(Fault.of("iterations", text)) == f"iterations: {text}"
+    assert Fault.of("dataset", "band: expected x, got y").setting == "dataset.band"
+    assert str(Fault("a", "y", "x", "leave it out")) == "a: expected x, got y; leave it out"
     assert listed([Fault("a", "b"), Fault("c", "d")]) == "2 faults:\n  a: b\n  c: d"
 
 

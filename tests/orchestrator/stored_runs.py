@@ -91,7 +91,6 @@ def _settings(home: Home) -> dict[str, Any]:
     return {
         "iterations": 2,
         "rollout_text": "all",
-        "rollout_prompts": 2,
         "dataset.votes": 4,
         "evaluation.benchmark": _write(home.path / "benchmark.jsonl", items),
         "evaluation.samples": 3,

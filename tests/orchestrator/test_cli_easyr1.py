@@ -66,7 +66,7 @@ def test_the_job_of_a_challenger_s_training(tmp_path: Path) -> None:
 
 def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> None:
     """They decide which questions are malformed, and what the Solver's votes are worth, as in the run's own job."""
-    settings = {"dataset.max_question_chars": 123, "dataset.denominator": "parsed", "rollout_prompts": 3, **ONE_GPU}
+    settings = {"dataset.max_question_chars": 123, "dataset.denominator": "parsed", **ONE_GPU}
     code, output = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(settings))
     assert code == 0, output
     job = json.loads((tmp_path / "out" / "job.json").read_text())
@@ -80,7 +80,7 @@ def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> 
         "control_tokens": list(control_tokens(MICRO_MODEL)),
     }
     assert {"<|im_start|>", "<|im_end|>"} <= set(job["solver"]["control_tokens"])
-    assert job["stored_prompts"] == 3
+    assert job["stored_prompts"] == 8
 
 
 def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(tmp_path: Path) -> None:

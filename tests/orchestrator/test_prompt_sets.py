@@ -176,9 +176,9 @@ def test_lone_surrogates_in_a_file_are_replaced_when_it_is_read(tmp_path: Path) 
     assert _read(config(file, answer="a")) == [GivenPrompt("1 + 1\ufffd?", "2 \ufffd")]
 
 
-def stopped(file: str | Path, share: float = 0.01, seed: int = 0, **prompts: Any) -> SelfTraining:
+def stopped(file: str | Path, seed: int = 0, **prompts: Any) -> SelfTraining:
     """The settings of a run whose early stopping holds out a share of its prompts."""
-    tree = {"prompts": {"file": str(file), **prompts}, "early_stopping": {"benchmark": "prompts", "share": share}}
+    tree = {"prompts": {"file": str(file), **prompts}, "early_stopping": {"benchmark": "prompts"}}
     parsed = parse_config({**tree, "solver": {"reward": {"type": "srt"}}, "seed": seed}, "a test")
     assert isinstance(parsed, SelfTraining)
     return parsed
@@ -202,7 +202,6 @@ def test_a_share_of_the_prompts_is_held_out_for_early_stopping_and_never_trained
     trained = {prompt.answer for _, prompt in trained_on(run, run.prompts)}
     assert len(trained) == 297
     assert not trained & {item.answer for item in held_out.items}
-    assert len(load_for(stopped(file, 0.5, answer="a"), "prompts").items) == 150
     assert len(load_for(stopped("micro", limit=10), "prompts").items) == 1  # at least one
 
 

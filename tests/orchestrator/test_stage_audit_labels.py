@@ -51,7 +51,7 @@ def run_audit(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict
 
 def judge_audit(service: Service, sample: int | None = 40, **settings: Any) -> Audit:
     """An audit by a judge with few sentinels and attempts; `settings` are of the judge, its constants too."""
-    small = {"batch": BATCH, "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2}
+    small = {"batch": BATCH, "sentinels": SENTINELS, "attempts": 2, "batch_attempts": 2, "concurrency": 16}
     constants = small | {name: settings.pop(name) for name in small.keys() & settings.keys()}
     judge = Judge(url=service.url, model="m", **{"name": "m", **settings})
     return Audit(oracle="judge", sample=sample, judge=judge.model_copy(update=constants))

@@ -9,7 +9,7 @@ import pytest
 
 from core.settings.config import Audit
 from core.settings.parsing import parse_config
-from core.statistics.guard import TrainingHistory
+from core.statistics.guard import Guard, TrainingHistory
 from core.types import Checkpoint, Evaluated, StageKey, question_id
 from orchestrator.reporting.results import stage_result
 from orchestrator.stages.check_health import check_health
@@ -193,7 +193,7 @@ def test_a_run_stopped_by_an_alarm_ends_with_the_best_round_and_a_rolled_back_on
 ) -> None:
     """Round 2 gives one answer to all questions and is the best; a run that goes on continues from round 1."""
     for action, best in (("stop", "h/solver/2"), ("roll_back", "h/solver/1")):
-        run, guard = f"h{action[0]}", {"actions": {"one_answer": action}, "window": 1, "max_roll_backs": 9}
+        run, guard = f"h{action[0]}", {"actions": {"one_answer": action}, "window": 1}
         with sqlite.write() as session:
             create(session, run, parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
             for t, count in enumerate((3, 6, 9)):
@@ -207,11 +207,12 @@ def test_a_run_stopped_by_an_alarm_ends_with_the_best_round_and_a_rolled_back_on
 
 
 @pytest.mark.parametrize(("max_roll_backs", "expected"), [(1, "stop"), (2, "roll_back")])
-def test_a_run_is_rolled_back_as_often_as_its_setting_allows_and_then_stopped(
-    sqlite: Store, max_roll_backs: int, expected: str
+def test_a_run_is_rolled_back_as_often_as_the_guard_allows_and_then_stopped(
+    sqlite: Store, monkeypatch: pytest.MonkeyPatch, max_roll_backs: int, expected: str
 ) -> None:
     """The run has been rolled back once, in round 1; round 2 gives one answer to all questions."""
-    guard = {"actions": {"one_answer": "roll_back"}, "window": 1, "max_roll_backs": max_roll_backs}
+    monkeypatch.setattr(Guard, "max_roll_backs", max_roll_backs)
+    guard = {"actions": {"one_answer": "roll_back"}, "window": 1}
     with sqlite.write() as session:
         create(session, "h", parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
         for t in (0, 1, 2):
@@ -222,5 +223,5 @@ def test_a_run_is_rolled_back_as_often_as_its_setting_allows_and_then_stopped(
         metrics = {"same_label_share": 0.9, "step": 1.0}
         queries.figures.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
     result = check_result(context_of(sqlite, "h", 2))
-    limit = "the run has gone back 1 times already, the most that guard.max_roll_backs allows"
+    limit = "the run has gone back 1 times already, the most that the guard allows"
     assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")

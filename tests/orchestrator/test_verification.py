@@ -173,7 +173,7 @@ def test_a_damaged_page_of_the_database_is_a_violation_and_no_crash(copied: tupl
         {"shared": True},
         {"labelled__chained": True},
         {"challenger__trained": False},
-        {"rollout_text": "kept", "rollout_prompts": 0},
+        {"rollout_text": "kept"},
         {"rollout_text": "none", "dataset__denominator": "parsed"},
         {"guard__actions__ill_posed": "roll_back"},
         {"evaluation__samples": 0, "dataset__filtered": False},

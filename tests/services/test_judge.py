@@ -52,7 +52,7 @@ def make_cases(n: int = 20, truths: bool = False) -> list[Case]:
 
 def judge(service: Service, **settings: Any) -> Judge:
     """A judge with these settings and constants."""
-    constants = {"attempts": 3, "batch_attempts": Judge.batch_attempts}
+    constants = {"attempts": 3, "batch_attempts": Judge.batch_attempts, "concurrency": Judge.concurrency}
     constants |= {name: settings.pop(name) for name in constants.keys() & settings.keys()}
     return Judge(url=service.url, model="m", **settings).model_copy(update=constants)
 

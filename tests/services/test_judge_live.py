@@ -23,8 +23,7 @@ def test_the_tiny_solver_fails_the_sentinels_as_a_judge(live: Live, prompt: Judg
         model="solver",
         key_variable=access.KEY,
         prompt=prompt,
-        max_tokens=30,
-    ).model_copy(update={"batch_attempts": 1})
+    ).model_copy(update={"batch_attempts": 1, "max_tokens": 30})
     case = Case("r/1/000000", "What is 3 + 4?", Claimed("7"), Truth("7"))
     with Grader() as grader, pytest.raises(JudgeError, match=r"sentinel accuracy: .* got \d of 8 right") as failed:
         audit([case], settings, grader, seed=1)

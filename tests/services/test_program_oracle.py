@@ -18,11 +18,11 @@ ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\
 READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
 
 
-def program(folder: Path, body: str, **settings: float) -> Program:
+def program(folder: Path, body: str, **constants: float) -> Program:
     file = folder / "grade.py"
     file.write_text(f"#!{sys.executable}\n{body}")
     file.chmod(0o755)
-    return Program(file=str(file), **settings)
+    return Program(file=str(file)).model_copy(update=constants)
 
 
 def test_the_program_gets_each_pseudo_label_as_a_line_and_its_verdicts_are_the_labels(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
         "subprocess.run(['sleep', '600'], pass_fds=[pipe])"
     )
     reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(ProgramError, match=r"audit\.program\.timeout: .*grade\.py did not end within 1 s"):
+    with pytest.raises(ProgramError, match=r"audit\.program\.file: .*grade\.py did not end within 1 s"):
         audit(ROWS, program(tmp_path, body, timeout=1))
     assert select.select([reader], [], [], 60)[0]
     assert os.read(reader, 1) == b""  # the end of the file: nobody can write any more

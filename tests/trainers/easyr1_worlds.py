@@ -9,7 +9,7 @@ from typing import Any
 
 from core.methods.rzero import ChallengerReward
 from core.settings.parsing import parse_method
-from core.settings.training import Sampling, Training
+from core.settings.training import Sampling, Training, TrainingSampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
@@ -38,7 +38,7 @@ def _common_settings(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
         "key": "t/1/train",
         "run_seed": 7,
         "start": Checkpoint("t/base/0", "t", "base", 0, 0, str(MICRO_MODEL), "0" * 64, None),
-        "training": Training(sampling=Sampling(top_p=1.0, max_tokens=64), **values),
+        "training": Training(sampling=TrainingSampling(top_p=1.0, max_tokens=64), **values),
         "work_dir": work,
     }
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 from core.methods import LossAverage
 from core.methods.rzero import ChallengerReward, RZero
 from core.settings.templates import CHALLENGER_USER, ChallengerTemplate, SolverTemplate
-from core.settings.training import Sampling, Training
+from core.settings.training import Sampling, Training, TrainingSampling
 from core.types import Checkpoint
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 from trainers.local.state import Metrics
@@ -93,7 +93,7 @@ def tiny_training(**changes: Any) -> Training:
         "betas": (0.9, 0.99),
         "micro_batch": 5,
         "checkpoint_every": 2,
-        "sampling": sampling,
+        "sampling": TrainingSampling(**sampling.model_dump(exclude={"top_k"})),
     }
     return Training(**{**values, **changes})
 

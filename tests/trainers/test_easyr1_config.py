@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from core.settings.templates import ChallengerTemplate, SolverTemplate
 from core.settings.trainers import EasyR1Settings
-from core.settings.training import Sampling
+from core.settings.training import TrainingSampling
 from orchestrator.installation.home import MICRO_MODEL
 from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import render, rollout_seed
@@ -40,7 +40,7 @@ def test_a_question_with_the_model_s_control_token_is_refused(tmp_path: Path) ->
 def test_vllm_s_batch_has_room_for_a_prompt_and_its_longest_answer(tmp_path: Path, tokens: int) -> None:
     """Without it vllm_rollout_spmd.py would refuse, after the GPUs are reserved; 12,288 is EVOL-RL's number."""
     job = solver_job(tmp_path / "job", "evol_rl", {"entropy_coefficient": 0.0})
-    job = replace(job, training=job.training.model_copy(update={"sampling": Sampling(max_tokens=tokens)}))
+    job = replace(job, training=job.training.model_copy(update={"sampling": TrainingSampling(max_tokens=tokens)}))
     tree = render_tree(job)
     longest = tree["data"]["max_prompt_length"] + tree["data"]["max_response_length"]
     assert tree["worker"]["rollout"]["max_model_len"] == longest
@@ -79,11 +79,9 @@ def test_different_starts_have_different_seeds_for_their_rollouts(tmp_path: Path
     assert render_tree(job)["worker"]["rollout"]["seed"] == rollout_seed(job, 0)
 
 
-def test_the_rollouts_are_sampled_from_the_likeliest_k_tokens(tmp_path: Path) -> None:
+def test_the_rollouts_are_sampled_from_all_tokens(tmp_path: Path) -> None:
     job = solver_job(tmp_path / "job", "rzero", {})
     assert render_tree(job)["worker"]["rollout"]["top_k"] == -1  # EasyR1's value for all tokens
-    job = replace(job, training=job.training.model_copy(update={"sampling": Sampling(top_k=40)}))
-    assert render_tree(job)["worker"]["rollout"]["top_k"] == 40
 
 
 def test_the_data_set_has_the_prompts_of_the_job_s_template(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> di
         "n": job.rollouts,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "top_k": sampling.top_k or -1,  # -1: all tokens
+        "top_k": -1,  # all tokens
         "seed": rollout_seed(job, 0),
         "gpu_memory_utilization": settings.gpu_memory_share,
         "tensor_parallel_size": settings.tensor_parallel,

@@ -66,10 +66,7 @@ OfTraining = Annotated[Training, Depends(_training)]
 
 @router.get("/steps", responses=documented(404))
 def list_steps(store: StoreDependency, training: OfTraining) -> list[TrainingStep]:
-    """The steps of a training of which rollouts are stored: how many, and their rewards.
-
-    `rollout_prompts` is the number of a step's prompts whose rollouts a run stores.
-    """
+    """The steps of a training of which rollouts are stored, those of 8 prompts a step: how many, and their rewards."""
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
         return queries.training_rollouts.steps_of(session, training)

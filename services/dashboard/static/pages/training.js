@@ -110,7 +110,7 @@ function Rollouts({ training, url, query, steps }) {
       /** @type {unknown} */ (parameters)
     ),
   );
-  const about = `A sample of the prompts of each step, with all rollouts of a prompt. The setting rollout_prompts decides how many prompts a run stores.`;
+  const about = `A sample of the prompts of each step, with all rollouts of a prompt. A run stores 8 prompts of each step.`;
   return html`<section class="panel wide" id="rollouts">
     <h2>Rollouts</h2>
     <p class="about">${about} <${StepSummary} step=${steps.find((other) => String(other.step) === step)} /></p>
