@@ -80,11 +80,9 @@ class Breaker:
         )
 
 
-@cache
-def _breaker(url: str, model: str) -> Breaker:
-    return Breaker(f"{url}: {model}")
+_of = cache(Breaker)
 
 
 def breaker_of(service: Service) -> Breaker:
     """The breaker of a service in this process. A gateway may serve several models, and each has its own."""
-    return _breaker(service.url, service.model)
+    return _of(f"{service.url}: {service.model}")
