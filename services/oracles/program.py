@@ -121,8 +121,8 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
 class _Pipes(asyncio.SubprocessProtocol):
     """Keeps what a program prints: of its output at most a little more than `most` bytes, of its complaints the last.
 
-    `ended_or_too_much` is done when the program has ended and its pipes are closed, or as soon as it has printed more
-    than `most` bytes; `closed` when it has ended and its pipes are closed.
+    `closed`: the program has ended, and its pipes are closed. `ended_or_too_much`: this, or it has printed more than
+    `most` bytes.
     """
 
     def __init__(self, most: int) -> None:
