@@ -17,7 +17,7 @@ import aiohttp
 
 from core.errors import CoevoError
 from core.grading.grader import Grader
-from core.judging.replies import Case, combine_replies, messages
+from core.judging.replies import Case, JudgeResult, combine_replies, messages
 from core.judging.sentinels import draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
@@ -74,6 +74,10 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
     """
     thrown_away: list[Tally] = []
     spent, refused = Spent(), None
+
+    def verdict_on(case: Case, replies: dict[str, list[_Reply]]) -> JudgeResult:
+        return combine_replies(settings.prompt, case, [reply.text for reply in replies[case.key]], grader)
+
     for attempt in range(settings.batch_attempts):
         # The sentinels depend on the batch. The seeds of a question's replies do not.
         sentinel_seed = seed_for(seed, "sentinels", attempt, batch[0].question)
@@ -85,16 +89,14 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
         all_replies = [reply for case_replies in replies.values() for reply in case_replies]
         spent = sum((reply.spent for reply in all_replies), spent)
         refused = next((reply.refused for reply in all_replies if reply.refused), refused)
-        verdicts = {
-            case.key: combine_replies(settings.prompt, case, [reply.text for reply in replies[case.key]], grader)
-            for case in cases
-        }
-        passed = [sentinel.passed(settings.prompt, verdicts[sentinel.case.key], grader) for sentinel in sentinels]
+        passed = [
+            sentinel.passed(settings.prompt, verdict_on(sentinel.case, replies), grader) for sentinel in sentinels
+        ]
         tally = Tally(sum(passed), len(sentinels))
         if tally.right >= settings.sentinel_accuracy * tally.n:
             labels = []
             for case in batch:
-                verdict = verdicts[case.key]
+                verdict = verdict_on(case, replies)
                 truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else verdict.answer
                 labels.append(OracleLabel(case.key, settings.oracle, verdict.verdict, truth))
             return JudgedBatch(labels, tally, thrown_away, spent)
