@@ -17,15 +17,12 @@ from services.run_states import MEANINGS, State, stage_at_work
 from storage.queries.drift import LabelChange
 from storage.rows import RunLease, Seed, Stage, StageRow
 
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapter_of = cache(TypeAdapter)
 
 
 def to_json(answer: Any) -> bytes:
     """An answer as the API sends it: a pydantic model, or a dataclass."""
-    return _adapter(type(answer)).dump_json(answer)  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return _adapter_of(type(answer)).dump_json(answer)
 
 
 class OpenAlerts(BaseModel):

@@ -71,6 +71,27 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
     return accuracies
 
 
+def estimated(
+    session: Session, run: str, oracle: str, over: Slice, known: list[Accuracy]
+) -> tuple[list[Accuracy], Check | None]:
+    """Estimates of label accuracy, from p_hat, for the iterations that the oracle has not audited
+    (`core.statistics.calibration`), and a check of such estimates on the iterations that it has audited.
+
+    `known` is the result of `measured`.
+    """
+    cells = queries.audits.audited_cells(session, run, oracle, kept_only=over == "kept")
+    populations = queries.audits.p_hats_of(session, run, kept_only=over == "kept")
+    figures = {
+        accuracy.iteration: accuracy.figure for accuracy in known if (accuracy.oracle, accuracy.over) == (oracle, over)
+    }
+    cells = [cell for cell in cells if cell.iteration in figures]
+    estimates = []
+    for iteration, population in populations.items():
+        if iteration not in figures and (figure := estimate_accuracy(cells, population)) is not None:
+            estimates.append(Accuracy(iteration, oracle, over, figure, sum(population.values()), None))
+    return estimates, calibration_check(cells, populations, figures)
+
+
 def between_oracles(session: Session, run: str) -> list[Agreement]:
     """The agreement of every two oracles that have graded a question in common."""
     oracles = sorted(queries.audits.oracles_of(session, run))
@@ -85,15 +106,11 @@ def between_annotators(session: Session, run: str) -> list[Agreement]:
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """All results of a run's audits.
-
-    `estimated` is label accuracy from p_hat (`core.statistics.calibration`), in the iterations that an oracle has not
-    audited. `checks` compares such estimates with what was measured, in those that it has audited.
-    """
+    """All results of a run's audits."""
 
     measured: list[Accuracy]
     estimated: list[Accuracy]
-    checks: list[tuple[str, Slice, Check]]  # by oracle
+    checks: list[tuple[str, Slice, Check]]  # of the estimates, by oracle
     oracles: list[Agreement]
     annotators: list[Agreement]
 
@@ -130,15 +147,9 @@ def _audits(session: Session, run: str) -> Audits:
     estimates: list[Accuracy] = []
     checks: list[tuple[str, Slice, Check]] = []
     for oracle, over in product(sorted({accuracy.oracle for accuracy in known}), SLICES):
-        figures = {row.iteration: row.figure for row in known if (row.oracle, row.over) == (oracle, over)}
-        populations = queries.audits.p_hats_of(session, run, kept_only=over == "kept")
-        cells = queries.audits.audited_cells(session, run, oracle, kept_only=over == "kept")
-        cells = [cell for cell in cells if cell.iteration in figures]
-        for iteration, population in populations.items():
-            if iteration not in figures and (figure := estimate_accuracy(cells, population)) is not None:
-                estimates.append(Accuracy(iteration, oracle, over, figure, sum(population.values()), None))
-        if check := calibration_check(cells, populations, figures):
-            checks.append((oracle, over, check))
+        new_estimates, check = estimated(session, run, oracle, over, known)
+        estimates += new_estimates
+        checks += [(oracle, over, check)] if check else []
     return Audits(known, estimates, checks, between_oracles(session, run), between_annotators(session, run))
 
 

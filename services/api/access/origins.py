@@ -23,11 +23,13 @@ REFUSALS = documented(400, 403, 408, 413, 415)
 
 
 def same_site(request: Request) -> None:
-    """A dependency of every route that writes. It refuses requests from pages of other sites.
+    """A dependency of every route that writes. It refuses requests from pages of other sites, except those that read.
 
     A browser says in `Origin` which site the page belongs to, and sends JSON across sites only to a server that allows
     it. It also sends methods other than POST across sites only to such a server, so their bodies need not be JSON.
     """
+    if request.method == "GET":
+        return
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and _site(origin) != host.lower():
         raise HTTPException(403, f"Origin: expected none, or that of {host!r}, got {origin[:100]!r}")
@@ -66,16 +68,13 @@ def _refusal(scope: Scope, headers: Headers) -> Problem | None:
         return problem(421, detail)
     # Browsers send it with every request. "none" is an address that a person typed. "same-site" is another port of this
     # host.
-    if fetch_site not in ("none", "same-origin") and not _opens_a_page(scope, headers):
+    # A person may follow a link to a page of the dashboard, which does nothing until its own script runs.
+    to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
+    navigates = headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
+    if fetch_site not in ("none", "same-origin") and not (to_a_page and navigates):
         detail = f"Sec-Fetch-Site: expected same-origin or none, as the API asks for no keys; got {fetch_site[:100]!r}"
         return problem(403, detail)
     return None
-
-
-def _opens_a_page(scope: Scope, headers: Headers) -> bool:
-    """Whether a person follows a link to a page of the dashboard. The page does nothing until its own script runs."""
-    to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
-    return to_a_page and headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
 
 
 def _is_own(host: str) -> bool:
