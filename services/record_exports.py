@@ -122,8 +122,8 @@ def _pages(store: Store, key: str, replies: Path | None) -> Iterator[list[Row]]:
             return
         texts: dict[tuple[str, int], str] = {}
         if replies is not None:
-            kept = read_texts(replies, [record.result.item_id for record in page])
-            texts = {(text.question_id, text.sample_index): text.text for text in kept}
+            stored = read_texts(replies, [record.result.item_id for record in page])
+            texts = {(text.question_id, text.sample_index): text.text for text in stored}
         yield [without_nul(_row(record, texts)) for record in page]
         after = page[-1].result.item_id
         limit = max(1, _ANSWERS // (page[-1].result.samples + 1))

@@ -75,11 +75,11 @@ async def begin(request: Request, plan: Callable[[], Planned]) -> Writing:
     writings: dict[Path, Writing] = request.app.state.writings
     writing = writings.get(planned.path)
     if writing is None or writing.task.done():
-        begun = writing = writings[planned.path] = Writing(planned)
+        new = writing = writings[planned.path] = Writing(planned)
 
         def forget(_: object) -> None:
-            if writings.get(begun.path) is begun:
-                del writings[begun.path]
+            if writings.get(new.path) is new:
+                del writings[new.path]
 
         writing.task.add_done_callback(forget)
     return writing

@@ -75,7 +75,16 @@ class _Collector(Collector):
                 *_states(all_states(session, known), runs),
                 *_stages(session, runs),
                 *figures(queries.metrics.latest_series(session, runs)),
-                _questions(session, runs),
+                _counter(
+                    "questions",
+                    "Questions with this verdict, over all iterations of the run.",
+                    (
+                        ((run, verdict), count)
+                        for run, counts in queries.metrics.verdict_totals(session, runs).items()
+                        for verdict, count in counts.items()
+                    ),
+                    *("run", "verdict"),
+                ),
                 *_costs(session, runs),
                 *_alerts(session, runs),
                 *_pool(session),
@@ -118,41 +127,24 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     )
 
 
-def _questions(session: Session, runs: Sequence[str]) -> Metric:
-    family = CounterMetricFamily(
-        "coevo_questions",
-        "Questions with this verdict, over all iterations of the run.",
-        labels=("run", "verdict"),
-    )
-    for run, counts in queries.metrics.verdict_totals(session, runs).items():
-        for verdict, count in counts.items():
-            family.add_metric((run, verdict), count)
-    return family
-
-
 def _costs(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
-    costs = {run: costs_by_stage(session, run, Rates()) for run in runs}
-    seconds = CounterMetricFamily("coevo_work_seconds", "Time in which stages of the run worked.", labels=("run",))
-    devices = CounterMetricFamily(
-        "coevo_device_seconds",
-        "CPU-seconds and GPU-seconds that the run has held, for inference while its stages used it, and for training.",
-        labels=("run", "kind"),
-    )
-    tokens = CounterMetricFamily(
-        "coevo_tokens",
-        "Tokens of prompts (in) and replies (out) that the run has stored, by what they were for.",
-        labels=("run", "purpose", "direction"),
-    )
-    for run, rows in costs.items():
+    seconds, devices, tokens = [], [], []
+    for run in runs:
+        rows = costs_by_stage(session, run, Rates())
         total = sum((row.amounts for row in rows), NOTHING)
-        seconds.add_metric((run,), total.seconds)
-        devices.add_metric((run, "CPU"), total.cpu_seconds)
-        devices.add_metric((run, "GPU"), total.gpu_seconds)
+        seconds.append(((run,), total.seconds))
+        devices += [((run, "CPU"), total.cpu_seconds), ((run, "GPU"), total.gpu_seconds)]
         for purpose in sorted({row.purpose for row in rows if row.amounts.requests}):
             of_purpose = sum((row.amounts for row in rows if row.purpose == purpose), NOTHING)
-            tokens.add_metric((run, purpose, "in"), of_purpose.prompt_tokens)
-            tokens.add_metric((run, purpose, "out"), of_purpose.reply_tokens)
-    yield from (seconds, devices, tokens)
+            tokens.append(((run, purpose, "in"), of_purpose.prompt_tokens))
+            tokens.append(((run, purpose, "out"), of_purpose.reply_tokens))
+    yield _counter("work_seconds", "Time in which stages of the run worked.", seconds, "run")
+    text = (
+        "CPU-seconds and GPU-seconds that the run has held, for inference while its stages used it, and for training."
+    )
+    yield _counter("device_seconds", text, devices, "run", "kind")
+    text = "Tokens of prompts (in) and replies (out) that the run has stored, by what they were for."
+    yield _counter("tokens", text, tokens, "run", "purpose", "direction")
 
 
 def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
@@ -179,11 +171,9 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     late = queries.metrics.late_deliveries(session, max_attempts=ATTEMPTS, abandoned_after=_ABANDONED_AFTER)
     text = "Deliveries of alerts that were tried, have not arrived, and are not given up."
     yield _gauge("alert_deliveries_late", text, [((), late)])
-    yield CounterMetricFamily(
-        "coevo_alert_deliveries_given_up",
-        f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again.",
-        queries.metrics.given_up_deliveries(session, max_attempts=ATTEMPTS),
-    )
+    text = f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again."
+    given_up = queries.metrics.given_up_deliveries(session, max_attempts=ATTEMPTS)
+    yield _counter("alert_deliveries_given_up", text, [((), given_up)])
 
 
 def _pool(session: Session) -> Iterator[Metric]:
@@ -197,18 +187,25 @@ def _pool(session: Session) -> Iterator[Metric]:
     yield _gauge("pool_units", "CPUs or GPUs that trainings have or wait for.", units, "status", "kind")
     waits = (((kind,), load["queued", kind].longest_seconds) for kind in get_args(ResourceKind))
     yield _gauge("pool_wait_seconds", "How long the training that has waited longest has been waiting.", waits, "kind")
-    used = CounterMetricFamily(
-        "coevo_pool_unit_seconds",
-        "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute.",
-        labels=("kind",),
-    )
-    for kind in get_args(ResourceKind):
-        used.add_metric((kind,), sum(row.used for row in load.values() if row.kind == kind))
-    yield used
+    text = "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute."
+    used = Counter[str]()
+    for row in load.values():
+        used[row.kind] += row.used
+    yield _counter("pool_unit_seconds", text, (((kind,), used[kind]) for kind in get_args(ResourceKind)), "kind")
 
 
-def _gauge(name: str, text: str, samples: Iterable[tuple[Sequence[str], float]], *labels: str) -> Metric:
-    family = GaugeMetricFamily(f"coevo_{name}", text, labels=labels)
+Samples = Iterable[tuple[Sequence[str], float]]  # values of labels, and the sample's value
+
+
+def _gauge(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(f"coevo_{name}", text, labels=labels), samples)
+
+
+def _counter(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(f"coevo_{name}", text, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> Metric:
     for values, value in samples:
         family.add_metric(values, value)
     return family

@@ -49,7 +49,15 @@ def page_of_runs(
     keys = {run.name: key for run, key in page}
     runs: dict[str, Run | None] = {run.name: run for run, _ in page}
     if sort in ("created", "-created"):
-        created = _listed_only_in_prefect(session, known, filters)
+        created: dict[str, datetime] = {}  # of the runs that only Prefect knows and that match the filters
+        if not (filters.method or filters.tags or filters.note or filters.drifting or filters.open_alerts):
+            created = {
+                name: known.by_run[name].created
+                for name in only_in_prefect(session, known)
+                if (filters.name or "").upper() in name.upper()
+                and filters.preset in (None, "", known.by_run[name].preset)
+                and (filters.names is None or name in filters.names)
+            }
         times = {**created, **{run.name: run.created_at for run, _ in page}}
         sign = -1 if sort == "-created" else 1
         order = {name: (sign * time.timestamp(), name) for name, time in times.items()}
@@ -57,19 +65,6 @@ def page_of_runs(
         listed = sorted((name for name in order if last is None or order[name] > last), key=order.__getitem__)[:limit]
         runs, keys = {name: runs.get(name) for name in listed}, {**keys, **created}
     return [ListedRun(summary, keys[summary.name]) for summary in _summaries(session, known, runs)]
-
-
-def _listed_only_in_prefect(session: Session, known: KnownFlowRuns, filters: RunFilter) -> dict[str, datetime]:
-    """The runs that only Prefect knows and that match the filters, with the times of their flow runs."""
-    if filters.method or filters.tags or filters.note or filters.drifting or filters.open_alerts:
-        return {}
-    return {
-        name: known.by_run[name].created
-        for name in only_in_prefect(session, known)
-        if (filters.name or "").upper() in name.upper()
-        and filters.preset in (None, "", known.by_run[name].preset)
-        and (filters.names is None or name in filters.names)
-    }
 
 
 def run_with_config(session: Session, known: KnownFlowRuns, name: str) -> RunWithConfig:

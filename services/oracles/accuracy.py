@@ -17,7 +17,7 @@ from storage import queries
 from storage.rows import Slice
 
 SLICES: tuple[Slice, ...] = ("kept", "all")
-_MOST_KEPT = 500  # results, of one run each
+_MOST_RESULTS = 500  # of one run each
 Result = TypeVar("Result")
 
 
@@ -115,31 +115,31 @@ class Audits:
     annotators: list[Agreement]
 
 
-class _Kept(dict[Hashable, Any]):
+class _Newest(dict[Hashable, Any]):
     """The newest results, by what they were computed from. They are read again and again, mostly of runs that have
     ended; to compute one reads every label of the run, and fits thousands of curves."""
 
     def get_or(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        if (kept := self.get(key)) is not None:
-            result: Result = kept
+        if (known := self.get(key)) is not None:
+            result: Result = known
             return result
         self[key] = result = compute()
-        while len(self) > _MOST_KEPT:
+        while len(self) > _MOST_RESULTS:
             self.pop(next(iter([*self])), None)
         return result
 
 
-_kept = _Kept()
+_newest = _Newest()
 
 
 def measured_so_far(session: Session, run: str) -> list[Accuracy]:
     """`measured`, for a session that has written nothing."""
-    return _kept.get_or(("measured", *queries.audits.version(session, run)), lambda: measured(session, run))
+    return _newest.get_or(("measured", *queries.audits.version(session, run)), lambda: measured(session, run))
 
 
 def audits_of(session: Session, run: str) -> Audits:
     """The results of all oracles in all iterations, for a session that has written nothing."""
-    return _kept.get_or(("audits", *queries.audits.version(session, run)), lambda: _audits(session, run))
+    return _newest.get_or(("audits", *queries.audits.version(session, run)), lambda: _audits(session, run))
 
 
 def _audits(session: Session, run: str) -> Audits:
