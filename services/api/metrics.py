@@ -38,6 +38,7 @@ from storage.session import Store
 LARGEST = 50  # runs
 # A target that is still configured gets its due alerts far sooner than this.
 _ABANDONED_AFTER = timedelta(days=1)
+Sample = tuple[Sequence[str], float]  # the values of its labels, and its value
 
 router = APIRouter(tags=["metrics"])
 
@@ -128,7 +129,9 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
 
 
 def _costs(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
-    seconds, devices, tokens = [], [], []
+    seconds: list[Sample] = []
+    devices: list[Sample] = []
+    tokens: list[Sample] = []
     for run in runs:
         rows = costs_by_stage(session, run, Rates())
         total = sum((row.amounts for row in rows), NOTHING)
@@ -188,24 +191,20 @@ def _pool(session: Session) -> Iterator[Metric]:
     waits = (((kind,), load["queued", kind].longest_seconds) for kind in get_args(ResourceKind))
     yield _gauge("pool_wait_seconds", "How long the training that has waited longest has been waiting.", waits, "kind")
     text = "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute."
-    used = Counter[str]()
-    for row in load.values():
-        used[row.kind] += row.used
-    yield _counter("pool_unit_seconds", text, (((kind,), used[kind]) for kind in get_args(ResourceKind)), "kind")
+    kinds = get_args(ResourceKind)
+    used = (((kind,), sum(row.used for row in load.values() if row.kind == kind)) for kind in kinds)
+    yield _counter("pool_unit_seconds", text, used, "kind")
 
 
-Samples = Iterable[tuple[Sequence[str], float]]  # values of labels, and the sample's value
-
-
-def _gauge(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+def _gauge(name: str, text: str, samples: Iterable[Sample], *labels: str) -> Metric:
     return _filled(GaugeMetricFamily(f"coevo_{name}", text, labels=labels), samples)
 
 
-def _counter(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+def _counter(name: str, text: str, samples: Iterable[Sample], *labels: str) -> Metric:
     return _filled(CounterMetricFamily(f"coevo_{name}", text, labels=labels), samples)
 
 
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -> Metric:
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Iterable[Sample]) -> Metric:
     for values, value in samples:
         family.add_metric(values, value)
     return family
