@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import Depends, FastAPI, Path, Query, Request, Response, params
+from pydantic import TypeAdapter
 
 from services.api.installation import Installation
 from services.api.prefect import Prefect
-from services.api.schemas import to_json
 from services.client import LARGEST_PAGE
 from storage.queries.runs import RUN_NAME
 from storage.session import CONNECTIONS, Store
@@ -67,9 +67,13 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
 frequent_route = in_own_threads("frequent routes", 3)
 
 
+_adapter_of = cache(TypeAdapter)
+
+
 def as_json(answer: object) -> Response:
-    """Make the response of an answer that is valid already. FastAPI would validate it again, in another thread."""
-    return Response(to_json(answer), media_type="application/json")
+    """Make the response of an answer that is valid already: a pydantic model, or a dataclass. FastAPI would validate it
+    again, in another thread."""
+    return Response(_adapter_of(type(answer)).dump_json(answer), media_type="application/json")
 
 
 def _state(name: str) -> params.Depends:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
@@ -16,13 +15,6 @@ from core.types import Stage as StageName
 from services.run_states import MEANINGS, State, stage_at_work
 from storage.queries.drift import LabelChange
 from storage.rows import RunLease, Seed, Stage, StageRow
-
-_adapter_of = cache(TypeAdapter)
-
-
-def to_json(answer: Any) -> bytes:
-    """An answer as the API sends it: a pydantic model, or a dataclass."""
-    return _adapter_of(type(answer)).dump_json(answer)
 
 
 class OpenAlerts(BaseModel):

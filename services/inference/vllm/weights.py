@@ -34,7 +34,7 @@ class SwappedWeights:
         from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
         head = getattr(self.model_runner.get_model(), "lm_head", None)
-        if hasattr(head, "cpu_linear"):  # vLLM's packed copy of the output head, which it has on a CPU
+        if hasattr(head, "cpu_linear"):  # on a CPU, vLLM has a packed copy of the output head, which is renewed here
             dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
     def limits(self) -> dict[str, int]:
