@@ -91,7 +91,6 @@ def create_app(store: Store, folder: Path, *, ask_for_keys: bool, installation: 
     app.state.ending = Event()  # exports that are being written end with it
     installation = installation or Installation()
     app.state.installation, app.state.prefect = installation, Prefect(installation.prefect)
-    app.state.metrics = metrics.registry_of(store, app.state.prefect, folder, installation.ray_answers)
     problems.install(app)
     known_parameters = Depends(refuse_unknown_parameters)
     refusals = documented(401, 403, 422) if ask_for_keys else documented(422)

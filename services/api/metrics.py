@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
@@ -23,6 +24,7 @@ from typing_extensions import override
 
 from core.settings.costs import Rates
 from core.types import ResourceKind
+from services.api.dependencies import InstallationDependency, PrefectDependency, StoreDependency
 from services.api.figure_metrics import figures
 from services.api.prefect import Prefect
 from services.api.run_views import all_states
@@ -44,33 +46,30 @@ router = APIRouter(tags=["metrics"])
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def get_metrics(request: Request) -> PlainTextResponse:
+def get_metrics(
+    request: Request, store: StoreDependency, prefect: PrefectDependency, installation: InstallationDependency
+) -> PlainTextResponse:
     """The state of the runs as Prometheus reads it (text format 0.0.4), of at most 50 runs: those with an open critical
     alert, those that are at work or paused, those that failed or were interrupted within a day, then those that changed
     last."""
-    registry: CollectorRegistry = request.app.state.metrics
-    return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    scrape = _Scrape(store, prefect, request.app.state.exports, installation.ray_answers)
+    return PlainTextResponse(generate_latest(scrape), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def registry_of(
-    store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None
-) -> CollectorRegistry:
-    """A registry that at each scrape reads the store, asks Prefect and Ray, and looks at the disk of `folder`. It has
-    no other metrics."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(store, prefect, folder, ray_answers))
-    return registry
+@dataclass(frozen=True)
+class _Scrape(Collector):
+    """Reads the store, asks Prefect and Ray, and looks at the disk of `folder`."""
 
-
-class _Collector(Collector):
-    def __init__(self, store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None) -> None:
-        self._store, self._prefect, self._folder, self._ray_answers = store, prefect, folder, ray_answers
+    store: Store
+    prefect: Prefect
+    folder: Path
+    ray_answers: Callable[[], bool] | None
 
     @override
     def collect(self) -> Iterable[Metric]:
-        known = self._prefect.newest()
-        services = [*service_metrics(self._prefect, known.problem is None, self._folder, self._ray_answers)]
-        with self._store.read() as session:  # all metrics are of one state of the store
+        known = self.prefect.newest()
+        services = [*service_metrics(self.prefect, known.problem is None, self.folder, self.ray_answers)]
+        with self.store.read() as session:  # all metrics are of one state of the store
             runs = queries.metrics.watched_runs(session, LARGEST)
             return [
                 *_states(all_states(session, known), runs),

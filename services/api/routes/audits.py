@@ -106,13 +106,7 @@ class RunAudits(BaseModel):
             measured=audits.measured,
             estimated=audits.estimated,
             checks=[
-                EstimateCheck(
-                    oracle=oracle,
-                    over=over,
-                    error=check.error,
-                    held=check.held,
-                    folds=list(check.folds),
-                )
+                EstimateCheck(oracle=oracle, over=over, error=check.error, held=check.held, folds=list(check.folds))
                 for oracle, over, check in audits.checks
             ],
             oracles=audits.oracles,
