@@ -97,8 +97,8 @@ def refuse_stranger(host: str, port: int) -> None:
 def guard(*urls: str) -> None:
     """Have this process connect to the ports of these addresses on loopback only while `refuse_stranger` allows it.
 
-    This covers every client that is written in Python and uses Python's sockets, Prefect's own among them, whose
-    requests contain its password. An empty address is left out.
+    This covers every client that uses Python's sockets. Prefect's own client does, and its requests contain the
+    password. An empty address is left out.
     """
     if not IS_CHECKED:
         return

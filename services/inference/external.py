@@ -110,8 +110,8 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
 
 
 def _status_within(content: bytes) -> int | None:
-    """The HTTP status that a reply should have had which holds an error, or is one, maybe in the place of its first
-    choice."""
+    """The HTTP status that fits the error in a reply of status 200; None if there is none. The error is a field of the
+    reply or of its first choice, or the reply itself."""
     if b'"error"' not in content:
         return None
     try:

@@ -1,7 +1,6 @@
 """Asks OpenAI-compatible services for chat completions, as these services differ, and reads their replies.
 
-This is the only reader of such replies: of models that are evaluated, of judges, and of those that tell strategies
-apart.
+It is the only reader of such replies: of evaluated models, of judges, and of the models that tell strategies apart.
 """
 
 from __future__ import annotations

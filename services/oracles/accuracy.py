@@ -74,8 +74,8 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
 def estimated(
     session: Session, run: str, oracle: str, over: Slice, known: list[Accuracy]
 ) -> tuple[list[Accuracy], Check | None]:
-    """Estimates of label accuracy, from p_hat, for the iterations that the oracle has not audited
-    (`core.statistics.calibration`), and a check of such estimates on the iterations that it has audited.
+    """(estimates, check): label accuracy estimated from p_hat (`core.statistics.calibration`) in the iterations without
+    an audit of the oracle, and how good such estimates are in the audited iterations.
 
     `known` is the result of `measured`.
     """

@@ -1,4 +1,4 @@
-"""Draws one token per row of a batch, in such a way that the draw of a row depends on that row alone."""
+"""Draws one token per row of a batch. The draw of a row depends on this row alone."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ class SwappedLLMServer(LLMServer):
         engine._oai_serving_chat.render_chat_request = self._render
 
     async def _render(self, request: Any) -> Any:
-        """vLLM's own chat route takes this prompt, with which all routes agree, in place of the one that it would make:
-        a user's control token would become its special id there, and the folder's own template might refuse the chat.
+        """The prompt of vLLM's own chat route, the same as that of our routes. In vLLM's own prompt, a user's control
+        token would become its special id, and the folder's template might refuse the chat.
         """
         return request.messages, [tokens_input(self._encode(request))]
 
