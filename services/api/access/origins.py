@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.api.problems import MEDIA_TYPE, Problem, documented, problem
+from services.api.problems import MEDIA_TYPE, documented, problem
 
 # The refusals of a route that writes: a body that is not text, late or too large (body_limit.py), and `same_site`'s.
 REFUSALS = documented(400, 403, 408, 413, 415)
@@ -51,27 +51,26 @@ class OwnMachineOnly:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope, Headers(scope=scope))) is not None:
-            answer = JSONResponse(refusal.model_dump(), refusal.status, media_type=MEDIA_TYPE)
-            await answer(scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, send)
-
-
-def _refusal(scope: Scope, headers: Headers) -> Problem | None:
-    host, fetch_site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
-    if not _is_own(host):
-        detail = f"Host: expected localhost or a loopback address, as the API asks for no keys; got {host[:100]!r}"
-        return problem(421, detail)
-    # Browsers send it with every request. "none" is an address that a person typed. "same-site" is another port of this
-    # host.
-    # A person may follow a link to a page of the dashboard, which does nothing until its own script runs.
-    to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
-    navigates = headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
-    if fetch_site not in ("none", "same-origin") and not (to_a_page and navigates):
-        detail = f"Sec-Fetch-Site: expected same-origin or none, as the API asks for no keys; got {fetch_site[:100]!r}"
-        return problem(403, detail)
-    return None
+        headers = Headers(scope=scope)
+        # Browsers send Sec-Fetch-Site with every request. "none" is an address that a person typed. "same-site" is
+        # another port of this host.
+        host, fetch_site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
+        # A person may follow a link to a page of the dashboard, which does nothing until its own script runs.
+        to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
+        navigates = headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
+        expected = "as the API asks for no keys; got"
+        if not _is_own(host):
+            refusal = problem(421, f"Host: expected localhost or a loopback address, {expected} {host[:100]!r}")
+        elif fetch_site not in ("none", "same-origin") and not (to_a_page and navigates):
+            refusal = problem(403, f"Sec-Fetch-Site: expected same-origin or none, {expected} {fetch_site[:100]!r}")
+        else:
+            await self.app(scope, receive, send)
+            return
+        answer = JSONResponse(refusal.model_dump(), refusal.status, media_type=MEDIA_TYPE)
+        await answer(scope, receive, send)
 
 
 def _is_own(host: str) -> bool:

@@ -123,7 +123,8 @@ class TransformersEngine:
     """Holds one model and samples from it. Not thread-safe: make one call at a time."""
 
     def __init__(self, folder: Path, device: str = "cpu", max_rows: int = MAX_ROWS, waiting_rows: int = 0) -> None:
-        """The keys and values of at most `max_rows + waiting_rows` completions are in memory at once; see `_run`."""
+        """The keys and values of at most `max_rows + waiting_rows` completions are in memory at once; see
+        `generate`."""
         # On a CPU float32, which is reproducible; on a GPU bfloat16, which it computes fastest.
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -169,7 +170,21 @@ class TransformersEngine:
             by_width.setdefault(padded_width(row.prompt), []).append(row)
         with torch.inference_mode():
             for rows in by_width.values():
-                self._run(rows)
+                starts = range(0, len(rows), self.max_rows)
+                batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
+                # A step takes almost as long for a few rows as for many. So the last `waiting_rows` unfinished rows of
+                # a batch wait until the next batch has reached their step and has as few rows left. Then both continue
+                # as one batch.
+                waiting = next(batches)
+                waiting.finish_all_but(self._waiting_rows)
+                for batch in batches:
+                    if waiting.live:
+                        batch.advance_to(waiting.step)
+                    batch.finish_all_but(self._waiting_rows)
+                    waiting.advance_to(batch.step)
+                    waiting = batch.joined(waiting)
+                    waiting.finish_all_but(self._waiting_rows)
+                waiting.finish_all_but(0)
         return [[self._completion(row) for row in group] for group in groups]
 
     def check(self, prompt: Prompt) -> None:
@@ -189,25 +204,6 @@ class TransformersEngine:
             )
         limit = min(prompt.sampling.max_tokens, room)
         return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
-
-    def _run(self, rows: list[_Row]) -> None:
-        """Sample `rows`, whose prompts have the same padded width, in batches of `max_rows`.
-
-        A step takes almost as long for a few rows as for many. So the last `waiting_rows` unfinished rows of a batch
-        wait until the next batch has reached their step and has as few rows left. Then both continue as one batch.
-        """
-        starts = range(0, len(rows), self.max_rows)
-        batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
-        waiting = next(batches)
-        waiting.finish_all_but(self._waiting_rows)
-        for batch in batches:
-            if waiting.live:
-                batch.advance_to(waiting.step)
-            batch.finish_all_but(self._waiting_rows)
-            waiting.advance_to(batch.step)
-            waiting = batch.joined(waiting)
-            waiting.finish_all_but(self._waiting_rows)
-        waiting.finish_all_but(0)
 
     def _completion(self, row: _Row) -> Completion:
         tokens, logprobs = row.tokens, row.logprobs

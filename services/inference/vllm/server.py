@@ -75,10 +75,26 @@ class SwappedLLMServer(LLMServer):
         await asyncio.to_thread(verify, served.folder, served.sha256)
         async with self._swap_lock, self._no_requests():
             previous, self._served = self._served, None
-            if previous is None:
-                await self._load_first_checkpoint(served.folder)
+            if previous is None:  # the engine starts with its first checkpoint
+                self._llm_config.model_loading_config.model_source = str(served.folder)
+                # The engine configuration was made before the model was known.
+                self._llm_config.get_engine_config().hf_model_id = str(served.folder)
+                # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
+                self._tokenizer, self._fixed = text_side(served.folder)[0], _fixed(served.folder)
+                await super().start()
+                self._limits = (await self.collective_rpc("limits"))[0]
+                engine: Any = self.engine
+                engine._oai_serving_chat.render_chat_request = self._render
             else:
-                await self._swap(served.folder)
+                if _fixed(served.folder) != self._fixed:
+                    raise ModelMismatch(
+                        f"{served.folder}: expected the loaded model's configuration, tokenizer, chat template and end "
+                        "tokens; at least one of them differs"
+                    )
+                await self.pause(mode="wait", clear_cache=True)
+                await self.collective_rpc("swap_weights", args=(str(served.folder),))
+                await self.reset_prefix_cache()
+                await self.resume()
             await self._try_canary(served)
             self._served = served
 
@@ -108,33 +124,11 @@ class SwappedLLMServer(LLMServer):
             async with self._state_changed:
                 self._state_changed.notify_all()
 
-    async def _load_first_checkpoint(self, folder: Path) -> None:
-        self._llm_config.model_loading_config.model_source = str(folder)
-        # The engine configuration was made before the model was known.
-        self._llm_config.get_engine_config().hf_model_id = str(folder)
-        # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
-        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
-        await super().start()
-        self._limits = (await self.collective_rpc("limits"))[0]
-        engine: Any = self.engine
-        engine._oai_serving_chat.render_chat_request = self._render
-
     async def _render(self, request: Any) -> Any:
         """The prompt of vLLM's own chat route, the same as that of our routes. In vLLM's own prompt, a user's control
         token would become its special id, and the folder's template might refuse the chat.
         """
         return request.messages, [tokens_input(self._encode(request))]
-
-    async def _swap(self, folder: Path) -> None:
-        if _fixed(folder) != self._fixed:
-            raise ModelMismatch(
-                f"{folder}: expected the loaded model's configuration, tokenizer, chat template and end tokens; at "
-                "least one of them differs"
-            )
-        await self.pause(mode="wait", clear_cache=True)
-        await self.collective_rpc("swap_weights", args=(str(folder),))
-        await self.reset_prefix_cache()
-        await self.resume()
 
     async def _try_canary(self, served: Served) -> None:
         """Raise `CanaryFailed` unless the model's answer to the canary prompt is finite."""
