@@ -69,7 +69,7 @@ class Decision(_Body):
     note: _Text = Field("", max_length=2_000, description="Stored with the decision.")
 
 
-_REFUSALS: dict[str, Any] = {"status_code": 202, "responses": documented(404, 409, 503)}
+_ON_A_RUN: dict[str, Any] = {"status_code": 202, "responses": documented(404, 409, 503)}
 
 
 @router.get("/presets")
@@ -119,7 +119,7 @@ def create_run(
     return _start(store, prefect, flow, body.name, settings)
 
 
-@router.post("/runs/{run}/cancel", **_REFUSALS)
+@router.post("/runs/{run}/cancel", **_ON_A_RUN)
 def cancel_run(
     store: StoreDependency, prefect: PrefectDependency, run: RunName, body: CancelRequest
 ) -> list[Triggered]:
@@ -139,7 +139,7 @@ def cancel_run(
     return [_triggered(store, prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
 
-@router.post("/runs/{run}/resume", **_REFUSALS)
+@router.post("/runs/{run}/resume", **_ON_A_RUN)
 def resume_run(
     store: StoreDependency,
     prefect: PrefectDependency,
@@ -167,7 +167,7 @@ def resume_run(
     return _start(store, prefect, config.kind, run, settings)
 
 
-@router.post("/runs/{run}/decision", **_REFUSALS)
+@router.post("/runs/{run}/decision", **_ON_A_RUN)
 def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
     """Answer a run that is paused until a person decides what to do."""
     _run_row(store, run)
