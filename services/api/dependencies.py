@@ -9,7 +9,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
-from fastapi import Depends, FastAPI, Path, Query, Request, Response, params
+from fastapi import FastAPI, Path, Query, Request, Response, params
 from pydantic import TypeAdapter
 
 from services.api.installation import Installation
@@ -73,7 +73,8 @@ _adapter_of = cache(TypeAdapter)
 def as_json(answer: object) -> Response:
     """Make the response of an answer that is valid already: a pydantic model, or a dataclass. FastAPI would validate it
     again, in another thread."""
-    return Response(_adapter_of(type(answer)).dump_json(answer), media_type="application/json")
+    adapter = _adapter_of(type(answer))  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return Response(adapter.dump_json(answer), media_type="application/json")
 
 
 def _state(name: str) -> params.Depends:
@@ -82,7 +83,7 @@ def _state(name: str) -> params.Depends:
     async def of(request: Request) -> Any:  # async, because it waits for nothing and needs no thread
         return getattr(request.app.state, name)
 
-    return Depends(of)
+    return params.Depends(of)
 
 
 # Routes open a session and close it themselves, in one thread. FastAPI would close that of a dependency only when the

@@ -100,9 +100,9 @@ class Client:
                 with part.open("ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb") as file:
                     for piece in response.iter_raw():
                         file.write(piece)
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
+        with part.open("rb") as whole:
+            digest = hashlib.file_digest(whole, "sha256").hexdigest()
+            os.fsync(whole.fileno())
         if digest != sha256:
             part.unlink()
             raise self.error(f"{to}: expected the sha256 {sha256}, got {digest}. Download it again")
