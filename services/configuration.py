@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.settings.papers import Row, rows_of, stated
 from core.settings.parsing import read_preset
-from core.settings.provenance import Setting, Source, defaults_of, differing, settings_of
+from core.settings.provenance import Source, defaults_of, differing, settings_of
 from core.settings.toml_text import toml_of
 from storage import queries
 
@@ -66,28 +65,19 @@ def configuration_of(session: Session, run: str, preset: Path | None, papers: Pa
     rows = dict[str, Row]()
     if papers is not None and stored.preset is not None:
         rows = rows_of(papers.read_text(encoding="utf-8"), Path(stored.preset).stem)
-    settings = settings_of(config, origin.preset_settings, origin.overrides or {}, queries.runs.LIMITS)
-    return Configuration(
-        run,
-        stored.preset,
-        _edited(origin.preset_settings, now),
-        [_described(setting, rows.get(setting.name)) for setting in settings],
-        toml_of(config.model_dump(mode="json"), defaults_of(config)),
-    )
-
-
-def _edited(then: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[str]:
-    if then is None or now is None:
-        return []
-    return sorted({name for settings in differing({"then": then, "now": now}).values() for name in settings})
-
-
-def _described(setting: Setting, row: Row | None) -> RunSetting:
-    paper = None
-    if row is not None:
-        value = stated(row.paper)
-        paper = PaperValue(row.paper, row.reference, None if value is None else value == setting.value)
-    return RunSetting(setting.name, as_json(setting.value), setting.source, setting.default, setting.differs, paper)
+    described = []
+    for setting in settings_of(config, origin.preset_settings, origin.overrides or {}, queries.runs.LIMITS):
+        paper = None
+        if (row := rows.get(setting.name)) is not None:
+            value = stated(row.paper)
+            paper = PaperValue(row.paper, row.reference, None if value is None else value == setting.value)
+        shown = as_json(setting.value)
+        described.append(RunSetting(setting.name, shown, setting.source, setting.default, setting.differs, paper))
+    then = origin.preset_settings
+    changed = {} if then is None or now is None else differing({"then": then, "now": now})
+    edited = sorted({name for settings in changed.values() for name in settings})
+    toml = toml_of(config.model_dump(mode="json"), defaults_of(config))
+    return Configuration(run, stored.preset, edited, described, toml)
 
 
 def as_json(value: Any) -> Any:

@@ -54,10 +54,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """The number of kept questions whose label an oracle finds right, in the iterations that it has graded, and what
-    each of them costs: `cost` is what making and labelling the questions of these iterations took.
+    """How many kept questions have a right label by an oracle, in the iterations that it has graded, and their cost.
 
-    `money` and `seconds` (of CPUs and GPUs) are those of one such question.
+    `cost` is what it took to make and label the questions of these iterations. `money` and `seconds` (of CPUs and GPUs)
+    are its shares for one right label.
     """
 
     oracle: str
@@ -116,35 +116,34 @@ def total_of(session: Session, run: str, rates: Rates) -> Amounts:
 
 def costs_by_stage(session: Session, run: str, rates: Rates) -> list[Cost]:
     """What a run has used so far, by iteration, stage and purpose."""
-    return [Cost(row.iteration, row.stage, row.purpose, _amounts(row, rates)) for row in _usage(session, run)]
-
-
-def _usage(session: Session, run: str) -> list[UsageRow]:
-    """The stored usage. The devices of a training are those of its slot in the worker pool."""
     rows = {(row.iteration, row.stage, row.purpose): row for row in queries.usage.usage_of(session, run)}
-    for job in queries.pool.pool_jobs(session, run):
+    for job in queries.pool.pool_jobs(session, run):  # the devices of a training are those of its slot in the pool
         row = rows.get((job.iteration, job.stage, "training"))
         used = (job.used, 0.0) if job.kind == "CPU" else (0.0, job.used)
         counts = (row.requests, row.prompt_tokens, row.reply_tokens) if row else (0, 0, 0)
         rows[job.iteration, job.stage, "training"] = UsageRow(job.iteration, job.stage, "training", 0.0, *used, *counts)
     stages, purposes = get_args(Stage), get_args(Purpose)
-    return sorted(rows.values(), key=lambda row: (row.iteration, stages.index(row.stage), purposes.index(row.purpose)))
 
+    def position(row: UsageRow) -> tuple[int, int, int]:
+        return row.iteration, stages.index(row.stage), purposes.index(row.purpose)
 
-def _amounts(row: UsageRow, rates: Rates) -> Amounts:
-    money = (row.gpu_seconds * rates.gpu_hour + row.cpu_seconds * rates.cpu_hour) / 3600
-    if row.purpose == "judge":
-        money += (row.prompt_tokens * rates.judge_prompt + row.reply_tokens * rates.judge_reply) / _TOKENS
-    return Amounts(
-        row.seconds if row.purpose == "stage" else 0.0,
-        row.cpu_seconds,
-        row.gpu_seconds,
-        row.requests,
-        row.prompt_tokens,
-        row.reply_tokens,
-        row.requests if row.purpose == "judge" else 0,
-        money,
-    )
+    costs = []
+    for row in sorted(rows.values(), key=position):
+        money = (row.gpu_seconds * rates.gpu_hour + row.cpu_seconds * rates.cpu_hour) / 3600
+        if row.purpose == "judge":
+            money += (row.prompt_tokens * rates.judge_prompt + row.reply_tokens * rates.judge_reply) / _TOKENS
+        amounts = Amounts(
+            row.seconds if row.purpose == "stage" else 0.0,
+            row.cpu_seconds,
+            row.gpu_seconds,
+            row.requests,
+            row.prompt_tokens,
+            row.reply_tokens,
+            row.requests if row.purpose == "judge" else 0,
+            money,
+        )
+        costs.append(Cost(row.iteration, row.stage, row.purpose, amounts))
+    return costs
 
 
 def _sum(rows: Iterable[Cost]) -> Amounts:

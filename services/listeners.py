@@ -97,8 +97,8 @@ def refuse_stranger(host: str, port: int) -> None:
 def guard(*urls: str) -> None:
     """Have this process connect to the ports of these addresses on loopback only while `refuse_stranger` allows it.
 
-    This covers every client that is written in Python and uses Python's sockets, Prefect's own among them, whose
-    requests contain its password. An empty address is left out.
+    This covers every client that uses Python's sockets. Prefect's own client does, and its requests contain the
+    password. An empty address is left out.
     """
     if not IS_CHECKED:
         return
@@ -139,13 +139,10 @@ def _listeners_in(table: Iterable[str], port: int) -> Iterator[Listener]:
             continue
         address, _, number = fields[1].partition(":")
         if fields[3] == _LISTENING and int(number, 16) == port:
-            yield Listener(_unmapped(_parsed(address)), int(fields[7]))
-
-
-def _parsed(address: str) -> IPv4Address | IPv6Address:
-    """An address as the kernel prints it: words of four bytes, each in the byte order of the machine."""
-    words = (address[start : start + 8] for start in range(0, len(address), 8))
-    return ip_address(b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words))
+            # An address is words of four bytes, each in the byte order of the machine.
+            words = (address[start : start + 8] for start in range(0, len(address), 8))
+            packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+            yield Listener(_unmapped(ip_address(packed)), int(fields[7]))
 
 
 def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

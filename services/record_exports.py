@@ -120,17 +120,13 @@ def _pages(store: Store, key: str, replies: Path | None) -> Iterator[list[Row]]:
             page = records_of(session, key, after=after, limit=limit)
         if not page:
             return
-        yield _rows(page, replies)
+        texts: dict[tuple[str, int], str] = {}
+        if replies is not None:
+            stored = read_texts(replies, [record.result.item_id for record in page])
+            texts = {(text.question_id, text.sample_index): text.text for text in stored}
+        yield [without_nul(_row(record, texts)) for record in page]
         after = page[-1].result.item_id
         limit = max(1, _ANSWERS // (page[-1].result.samples + 1))
-
-
-def _rows(records: list[Record], replies: Path | None) -> list[Row]:
-    texts: dict[tuple[str, int], str] = {}
-    if replies is not None:
-        kept = read_texts(replies, [record.result.item_id for record in records])
-        texts = {(text.question_id, text.sample_index): text.text for text in kept}
-    return [without_nul(_row(record, texts)) for record in records]
 
 
 def _row(record: Record, texts: dict[tuple[str, int], str]) -> Row:

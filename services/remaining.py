@@ -7,7 +7,7 @@ finished runs of the same preset took is in `coevo check PRESET`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from statistics import fmean
@@ -62,29 +62,26 @@ def remaining_at(now: datetime, stages: Iterable[StageRow], plan: Sequence[Key])
     # The stage of a process that died does not go on, although it stays "running" in the ledger.
     until = now if row is None else min(now, row.lease_expires)
     elapsed = (until - row.started_at).total_seconds() if row is not None and row.status == "running" else 0.0
-    taken = durations_of(rows.values())
-    first, *later = (_expected(stage, taken) for _, stage in to_come)
+    taken, expected = durations_of(rows.values()), list[Remaining | None]()
+    for _, stage in to_come:
+        seconds_of = {iteration: seconds for (iteration, name), seconds in taken.items() if name == stage}
+        # Before the first iteration another model is asked, so that counts if nothing else is known.
+        known = [seconds for iteration, seconds in seconds_of.items() if iteration] or [*seconds_of.values()]
+        expected.append(Remaining(fmean(known), min(known), max(known)) if known else None)
+    first, *later = expected
     if first is not None:
         first = Remaining(*(max(seconds - elapsed, 0.0) for seconds in astuple(first)))
-    known = [remaining for remaining in (first, *later) if remaining is not None]
-    if len(known) < len(to_come):
-        iteration, stage = next(key for key, remaining in zip(to_come, (first, *later), strict=True) if not remaining)
+    left = [remaining for remaining in (first, *later) if remaining is not None]
+    if len(left) < len(to_come):
+        iteration, stage = next(key for key, remaining in zip(to_come, expected, strict=True) if not remaining)
         why = f"{stage} of iteration {iteration} was done in no earlier iteration of the run"
         return RunRemaining(*to_come[0], first, None, why)
-    return RunRemaining(*to_come[0], first, Remaining(*map(sum, zip(*map(astuple, known), strict=True))), None)
-
-
-def _expected(stage: Stage, taken: Mapping[Key, float]) -> Remaining | None:
-    """How long a stage takes. Before the first iteration another model is asked, so that counts if nothing else is
-    known."""
-    seconds = {iteration: seconds for (iteration, name), seconds in taken.items() if name == stage}
-    known = [seconds[iteration] for iteration in seconds if iteration] or [*seconds.values()]
-    return Remaining(fmean(known), min(known), max(known)) if known else None
+    return RunRemaining(*to_come[0], first, Remaining(*map(sum, zip(*map(astuple, left), strict=True))), None)
 
 
 def durations_of(stages: Iterable[StageRow]) -> dict[Key, float]:
-    """The seconds of the stages that are done. One that was interrupted is left out: its time is that of the latest
-    attempt, which went on from where the one before had stopped."""
+    """The seconds of the stages that are done. Interrupted stages are left out: their seconds cover the last attempt
+    only."""
     return {
         (row.iteration, row.stage): row.seconds
         for row in stages

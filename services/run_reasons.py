@@ -91,7 +91,7 @@ def refused(flow_run: FlowRun) -> str:
 
 
 def failed(stage: Stage | None, flow_run: FlowRun | None) -> str:
-    """`stage` is the one that failed, or the one in which the run's process ended."""
+    """`stage`: the stage that failed, or during which the run's process ended."""
     if stage is not None and stage.status == "failed":
         return f"{_name(stage)} failed: {_shortened(stage.error or 'no reason was stored')}"
     during = f" during {_name(stage)}" if stage else ""

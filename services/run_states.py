@@ -1,8 +1,8 @@
 """The state of a run: one word, and the reason for it in one sentence. All views of runs show these.
 
 No state is stored. It derives from the run's status, its latest stages, the leases of the processes that work on it,
-the worker pool, and Prefect's flow runs, since only Prefect knows a run that it has accepted and that has not begun. A
-killed process counts as alive until its lease expires, which takes at most a minute.
+the worker pool, and Prefect, which alone knows the runs that wait for a flow runner. A killed process counts as alive
+until its lease expires, which takes at most a minute.
 """
 
 from __future__ import annotations
@@ -140,7 +140,12 @@ def _held(facts: _Facts, holder: RunLease) -> _Result:
     """The state of a run that a live process works on."""
     stage, run = stage_at_work(facts.stages, holder), facts.run
     if stage is not None:
-        return _in_stage(facts, stage)
+        key = (stage.run, stage.iteration, stage.stage)
+        job = next((job for job in facts.jobs if (job.run, job.iteration, job.stage) == key), None)
+        if job is not None and job.status == "queued":
+            return _Result("queued", reasons.waits_for_devices(stage, job, facts.jobs, facts.now), job.since, stage)
+        state: State = "queued" if reasons.waits_for_turn(stage) else "running"
+        return _Result(state, reasons.at_work(stage), stage.started_at, stage)
     last = facts.stages[-1] if facts.stages else None
     if run is not None and run.status == "paused":
         if facts.flow_run is not None and facts.flow_run.state == "RUNNING":
@@ -150,15 +155,6 @@ def _held(facts: _Facts, holder: RunLease) -> _Result:
         return _Result("running", reasons.BETWEEN_STAGES, last.finished_at or last.started_at)
     started = facts.flow_run.started if facts.flow_run else None
     return _Result("preparing", reasons.PREPARING, started or (run.updated_at if run else facts.now))
-
-
-def _in_stage(facts: _Facts, stage: StageRow) -> _Result:
-    key = (stage.run, stage.iteration, stage.stage)
-    job = next((job for job in facts.jobs if (job.run, job.iteration, job.stage) == key), None)
-    if job is not None and job.status == "queued":
-        return _Result("queued", reasons.waits_for_devices(stage, job, facts.jobs, facts.now), job.since, stage)
-    state: State = "queued" if reasons.waits_for_turn(stage) else "running"
-    return _Result(state, reasons.at_work(stage), stage.started_at, stage)
 
 
 def _not_begun(facts: _Facts) -> _Result | None:
@@ -174,16 +170,13 @@ def _not_begun(facts: _Facts) -> _Result | None:
             return _Result("interrupted", reason, facts.lease.expires)
         return _Result("preparing", reasons.begins(flow_run), flow_run.since)
     if flow_run.state in ("FAILED", "CRASHED") and (changed is None or flow_run.since > changed):
-        return _refused(facts, flow_run)
+        if facts.run is not None and facts.run.status in ENDED:
+            result = _left(facts)  # it stays ended
+            result = result._replace(reason=f"{result.reason}; {reasons.refused(flow_run)}")
+        else:
+            result = _Result("failed", reasons.failed_before_it_began(flow_run), flow_run.since)
+        return result
     return _Result("cancelled", reasons.cancelled(None, flow_run), flow_run.since) if facts.run is None else None
-
-
-def _refused(facts: _Facts, flow_run: FlowRun) -> _Result:
-    """The state of a run whose newest flow run failed before it changed anything. A run that has ended stays so."""
-    if facts.run is not None and facts.run.status in ENDED:
-        ended = _left(facts)
-        return ended._replace(reason=f"{ended.reason}; {reasons.refused(flow_run)}")
-    return _Result("failed", reasons.failed_before_it_began(flow_run), flow_run.since)
 
 
 def _not_ended(facts: _Facts, run: Run) -> _Result:

@@ -118,15 +118,12 @@ def worker_app() -> FastAPI:
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
     from services.api.access.connections import Spreading
     from services.api.app import create_app
-    from services.api.routes.presets import QuestionSets
+    from services.api.installation import Installation, QuestionSets
 
     limit_arenas()
     coevo_home = home()
     logs.configure("api", coevo_home.secrets())
-    app = create_app(
-        open_store(coevo_home.database, reads_wait_s=_READS_WAIT_S),
-        coevo_home.exports,
-        ask_for_keys=os.environ[_NEEDS_KEYS] == "yes",
+    installation = Installation(
         prefect=known_prefect(),
         ray_answers=ray_check(coevo_home),
         presets=PRESETS,
@@ -138,6 +135,9 @@ def worker_app() -> FastAPI:
         refuse_unready=refuse_as_the_api_can,
         describe_preset=details_of,
     )
+    store = open_store(coevo_home.database, reads_wait_s=_READS_WAIT_S)
+    asks = os.environ[_NEEDS_KEYS] == "yes"
+    app = create_app(store, coevo_home.exports, ask_for_keys=asks, installation=installation)
     if os.environ[_IS_SINGLE] == "no":
         app.add_middleware(Spreading)
     # Exclude everything imported from garbage collection: a collection that scans it stops every request for 0.1 s.

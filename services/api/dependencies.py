@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial, wraps
-from typing import Annotated, ParamSpec, TypeVar
+from functools import cache, partial, wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import FastAPI, Path, Query, Request, Response, params
+from pydantic import TypeAdapter
 
-from services.api.schemas import to_json
+from services.api.installation import Installation
 from services.client import LARGEST_PAGE
 from services.prefect.client import Prefect
 from storage.queries.runs import RUN_NAME
@@ -66,26 +67,31 @@ def in_own_threads(name: str, count: int) -> Callable[[Callable[P, R]], Callable
 frequent_route = in_own_threads("frequent routes", 3)
 
 
-async def _store(request: Request) -> Store:  # async, because it waits for nothing and needs no thread
-    store: Store = request.app.state.store
-    return store
-
-
-def _prefect(request: Request) -> Prefect:
-    prefect: Prefect = request.app.state.prefect
-    return prefect
+_adapter_of = cache(TypeAdapter)
 
 
 def as_json(answer: object) -> Response:
-    """Make the response of an answer that is valid already. FastAPI would validate it again, in another thread."""
-    return Response(to_json(answer), media_type="application/json")
+    """Make the response of an answer that is valid already: a pydantic model, or a dataclass. FastAPI would validate it
+    again, in another thread."""
+    adapter = _adapter_of(type(answer))  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    return Response(adapter.dump_json(answer), media_type="application/json")
+
+
+def _state(name: str) -> params.Depends:
+    """A dependency on what `create_app` has made of this name."""
+
+    async def of(request: Request) -> Any:  # async, because it waits for nothing and needs no thread
+        return getattr(request.app.state, name)
+
+    return params.Depends(of)
 
 
 # Routes open a session and close it themselves, in one thread. FastAPI would close that of a dependency only when the
 # response is sent, and the request would wait for another thread before that, as the response is validated in one. If
 # all threads then wait for a writer or a connection, they wait for this request, and it waits for them.
-StoreDependency = Annotated[Store, Depends(_store)]
-PrefectDependency = Annotated[Prefect, Depends(_prefect)]
+StoreDependency = Annotated[Store, _state("store")]
+PrefectDependency = Annotated[Prefect, _state("prefect")]
+InstallationDependency = Annotated[Installation, _state("installation")]
 RunName = Annotated[str, Path(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])]
 Iteration = Annotated[int, Path(ge=0, le=_LARGEST, examples=[1])]
 Index = Annotated[int, Path(ge=0, le=_LARGEST, examples=[42])]

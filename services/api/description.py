@@ -55,8 +55,18 @@ def install(app: FastAPI) -> None:
         if app.openapi_schema is None:
             description = plain()
             for operation in operations_of(description):
-                _describe_errors(operation)
-                _simplify_parameters(operation)
+                for status, response in operation["responses"].items():
+                    if status.startswith(("4", "5")):
+                        # FastAPI gives errors the media type of the route's other answers, and no example.
+                        [answer] = response["content"].values()
+                        error = problem(int(status), HTTPStatus(int(status)).description)
+                        response["content"] = {MEDIA_TYPE: {**answer, "example": error.model_dump()}}
+                for parameter in operation.get("parameters", []):
+                    schema = parameter["schema"]
+                    if "anyOf" in schema:  # a parameter that is left out is null in Python only
+                        variants = [variant for variant in schema["anyOf"] if variant != {"type": "null"}]
+                        schema = schema | {"anyOf": variants}
+                    parameter["schema"] = simple(schema)
             schemas = description["components"]["schemas"]
             schemas.update({name: simple(schema) | {"title": name} for name, schema in schemas.items()})
         return plain()
@@ -68,24 +78,6 @@ def operations_of(description: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (operation for path in description["paths"].values() for operation in path.values())
 
 
-def _describe_errors(operation: dict[str, Any]) -> None:
-    """FastAPI describes errors with the media type of the route's other answers, and without an example."""
-    for status, response in operation["responses"].items():
-        if status.startswith(("4", "5")):
-            [answer] = response["content"].values()
-            error = problem(int(status), HTTPStatus(int(status)).description)
-            response["content"] = {MEDIA_TYPE: {**answer, "example": error.model_dump()}}
-
-
-def _simplify_parameters(operation: dict[str, Any]) -> None:
-    """A parameter that is left out is null in Python only, so its type has no null."""
-    for parameter in operation.get("parameters", []):
-        schema = parameter["schema"]
-        if "anyOf" in schema:
-            schema = schema | {"anyOf": [variant for variant in schema["anyOf"] if variant != {"type": "null"}]}
-        parameter["schema"] = simple(schema)
-
-
 def simple(schema: Any) -> Any:
     """The same schema in fewer words: `anyOf` of one variant is this variant, a variant that may be null has the type
     `[TYPE, "null"]`, several sets of texts are one, and nothing repeats its name as its title."""
@@ -93,16 +85,10 @@ def simple(schema: Any) -> Any:
         return [simple(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {
-        name: value if name in _VALUES else _simple_each(value) if name == "properties" else simple(value)
-        for name, value in schema.items()
-        if name != "title"
-    }
+    result = {name: value if name in _VALUES else simple(value) for name, value in schema.items() if name != "title"}
+    if "properties" in schema:  # whose names may be such words
+        result["properties"] = {name: simple(part) for name, part in schema["properties"].items()}
     return _merged(result) if "anyOf" in result else result
-
-
-def _simple_each(schemas: dict[str, Any]) -> dict[str, Any]:
-    return {name: simple(schema) for name, schema in schemas.items()}
 
 
 def _merged(schema: dict[str, Any]) -> dict[str, Any]:

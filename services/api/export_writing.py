@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
 from services.api.dependencies import in_own_threads
-from storage.export_files import Export, NotFinal, Planned, written_once
+from storage.export_files import Export, Planned, written_once
 
 PATIENCE_S = 2.0  # a file that takes no longer is sent with its size and `ETag`
 _SILENCE_S = 5.0  # between two characters of white space
 _PAUSE_S = 0.1  # before a growing file is looked at again
 _PIECE = 1 << 16  # bytes
+_written = in_own_threads("exports", 2)(written_once)
 
 
 class Writing:
@@ -33,15 +33,13 @@ class Writing:
     it any more. To be made in the event loop."""
 
     def __init__(self, planned: Planned) -> None:
-        self._planned, self.path, self._part = planned, planned.path, planned.path
-        self.task = asyncio.ensure_future(_in_thread(self._write))
+        self.path, self._part = planned.path, planned.path
 
-    def _write(self) -> Export:
-        return written_once(replace(self._planned, write=self._noted))
+        def write(part: Path) -> dict[str, Any]:
+            self._part = part
+            return planned.write(part)
 
-    def _noted(self, part: Path) -> dict[str, Any]:
-        self._part = part
-        return self._planned.write(part)
+        self.task = asyncio.ensure_future(_written(replace(planned, write=write)))
 
     async def is_done(self, seconds: float | None) -> bool:
         """Wait at most so long for the end, None: until the end; and return whether it has come."""
@@ -71,23 +69,20 @@ class Writing:
 async def begin(request: Request, plan: Callable[[], Planned]) -> Writing:
     """Begin to write the file that `plan` names, unless it is there or is being written. Nothing is begun for a client
     that disconnected while it waited."""
-    try:
-        planned = await to_thread.run_sync(plan)
-    except NotFinal as error:
-        raise HTTPException(409, str(error)) from error
+    planned = await to_thread.run_sync(plan)
     if await request.is_disconnected():
         raise HTTPException(503, "the client disconnected while it waited")
     writings: dict[Path, Writing] = request.app.state.writings
     writing = writings.get(planned.path)
     if writing is None or writing.task.done():
-        writing = writings[planned.path] = Writing(planned)
-        writing.task.add_done_callback(partial(_forget, writings, writing))
+        new = writing = writings[planned.path] = Writing(planned)
+
+        def forget(_: object) -> None:
+            if writings.get(new.path) is new:
+                del writings[new.path]
+
+        writing.task.add_done_callback(forget)
     return writing
-
-
-def _forget(writings: dict[Path, Writing], writing: Writing, _: object) -> None:
-    if writings.get(writing.path) is writing:
-        del writings[writing.path]
 
 
 async def manifest_of(writing: Writing, kind: type[BaseModel]) -> Response:
@@ -105,8 +100,3 @@ async def manifest_of(writing: Writing, kind: type[BaseModel]) -> Response:
     if await writing.is_done(PATIENCE_S):
         return Response(answer(), media_type="application/json")
     return StreamingResponse(after_spaces(), media_type="application/json")
-
-
-@in_own_threads("exports", 2)
-def _in_thread(write: Callable[[], Export]) -> Export:
-    return write()

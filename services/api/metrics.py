@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
@@ -23,6 +24,7 @@ from typing_extensions import override
 
 from core.settings.costs import Rates
 from core.types import ResourceKind
+from services.api.dependencies import InstallationDependency, PrefectDependency, StoreDependency
 from services.api.figure_metrics import figures
 from services.api.run_views import all_states
 from services.api.service_metrics import service_metrics
@@ -38,44 +40,51 @@ from storage.session import Store
 LARGEST = 50  # runs
 # A target that is still configured gets its due alerts far sooner than this.
 _ABANDONED_AFTER = timedelta(days=1)
+Sample = tuple[Sequence[str], float]  # the values of its labels, and its value
 
 router = APIRouter(tags=["metrics"])
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def get_metrics(request: Request) -> PlainTextResponse:
+def get_metrics(
+    request: Request, store: StoreDependency, prefect: PrefectDependency, installation: InstallationDependency
+) -> PlainTextResponse:
     """The state of the runs as Prometheus reads it (text format 0.0.4), of at most 50 runs: those with an open critical
     alert, those that are at work or paused, those that failed or were interrupted within a day, then those that changed
     last."""
-    registry: CollectorRegistry = request.app.state.metrics
-    return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    scrape = _Scrape(store, prefect, request.app.state.exports, installation.ray_answers)
+    return PlainTextResponse(generate_latest(scrape), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def registry_of(
-    store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None
-) -> CollectorRegistry:
-    """A registry that at each scrape reads the store, asks Prefect and Ray, and looks at the disk of `folder`. It has
-    no other metrics."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(store, prefect, folder, ray_answers))
-    return registry
+@dataclass(frozen=True)
+class _Scrape(Collector):
+    """Reads the store, asks Prefect and Ray, and looks at the disk of `folder`."""
 
-
-class _Collector(Collector):
-    def __init__(self, store: Store, prefect: Prefect, folder: Path, ray_answers: Callable[[], bool] | None) -> None:
-        self._store, self._prefect, self._folder, self._ray_answers = store, prefect, folder, ray_answers
+    store: Store
+    prefect: Prefect
+    folder: Path
+    ray_answers: Callable[[], bool] | None
 
     @override
     def collect(self) -> Iterable[Metric]:
-        known = self._prefect.newest()
-        services = [*service_metrics(self._prefect, known.problem is None, self._folder, self._ray_answers)]
-        with self._store.read() as session:  # all metrics are of one state of the store
+        known = self.prefect.newest()
+        services = [*service_metrics(self.prefect, known.problem is None, self.folder, self.ray_answers)]
+        with self.store.read() as session:  # all metrics are of one state of the store
             runs = queries.metrics.watched_runs(session, LARGEST)
             return [
                 *_states(all_states(session, known), runs),
                 *_stages(session, runs),
                 *figures(queries.metrics.latest_series(session, runs)),
-                _questions(session, runs),
+                _counter(
+                    "questions",
+                    "Questions with this verdict, over all iterations of the run.",
+                    (
+                        ((run, verdict), count)
+                        for run, counts in queries.metrics.verdict_totals(session, runs).items()
+                        for verdict, count in counts.items()
+                    ),
+                    *("run", "verdict"),
+                ),
                 *_costs(session, runs),
                 *_alerts(session, runs),
                 *_pool(session),
@@ -118,41 +127,26 @@ def _stages(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     )
 
 
-def _questions(session: Session, runs: Sequence[str]) -> Metric:
-    family = CounterMetricFamily(
-        "coevo_questions",
-        "Questions with this verdict, over all iterations of the run.",
-        labels=("run", "verdict"),
-    )
-    for run, counts in queries.metrics.verdict_totals(session, runs).items():
-        for verdict, count in counts.items():
-            family.add_metric((run, verdict), count)
-    return family
-
-
 def _costs(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
-    costs = {run: costs_by_stage(session, run, Rates()) for run in runs}
-    seconds = CounterMetricFamily("coevo_work_seconds", "Time in which stages of the run worked.", labels=("run",))
-    devices = CounterMetricFamily(
-        "coevo_device_seconds",
-        "CPU-seconds and GPU-seconds that the run has held, for inference while its stages used it, and for training.",
-        labels=("run", "kind"),
-    )
-    tokens = CounterMetricFamily(
-        "coevo_tokens",
-        "Tokens of prompts (in) and replies (out) that the run has stored, by what they were for.",
-        labels=("run", "purpose", "direction"),
-    )
-    for run, rows in costs.items():
+    seconds: list[Sample] = []
+    devices: list[Sample] = []
+    tokens: list[Sample] = []
+    for run in runs:
+        rows = costs_by_stage(session, run, Rates())
         total = sum((row.amounts for row in rows), NOTHING)
-        seconds.add_metric((run,), total.seconds)
-        devices.add_metric((run, "CPU"), total.cpu_seconds)
-        devices.add_metric((run, "GPU"), total.gpu_seconds)
+        seconds.append(((run,), total.seconds))
+        devices += [((run, "CPU"), total.cpu_seconds), ((run, "GPU"), total.gpu_seconds)]
         for purpose in sorted({row.purpose for row in rows if row.amounts.requests}):
             of_purpose = sum((row.amounts for row in rows if row.purpose == purpose), NOTHING)
-            tokens.add_metric((run, purpose, "in"), of_purpose.prompt_tokens)
-            tokens.add_metric((run, purpose, "out"), of_purpose.reply_tokens)
-    yield from (seconds, devices, tokens)
+            tokens.append(((run, purpose, "in"), of_purpose.prompt_tokens))
+            tokens.append(((run, purpose, "out"), of_purpose.reply_tokens))
+    yield _counter("work_seconds", "Time in which stages of the run worked.", seconds, "run")
+    text = (
+        "CPU-seconds and GPU-seconds that the run has held, for inference while its stages used it, and for training."
+    )
+    yield _counter("device_seconds", text, devices, "run", "kind")
+    text = "Tokens of prompts (in) and replies (out) that the run has stored, by what they were for."
+    yield _counter("tokens", text, tokens, "run", "purpose", "direction")
 
 
 def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
@@ -179,11 +173,9 @@ def _alerts(session: Session, runs: Sequence[str]) -> Iterator[Metric]:
     late = queries.metrics.late_deliveries(session, max_attempts=ATTEMPTS, abandoned_after=_ABANDONED_AFTER)
     text = "Deliveries of alerts that were tried, have not arrived, and are not given up."
     yield _gauge("alert_deliveries_late", text, [((), late)])
-    yield CounterMetricFamily(
-        "coevo_alert_deliveries_given_up",
-        f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again.",
-        queries.metrics.given_up_deliveries(session, max_attempts=ATTEMPTS),
-    )
+    text = f"Deliveries of alerts that have not arrived in {ATTEMPTS} attempts, and are not tried again."
+    given_up = queries.metrics.given_up_deliveries(session, max_attempts=ATTEMPTS)
+    yield _counter("alert_deliveries_given_up", text, [((), given_up)])
 
 
 def _pool(session: Session) -> Iterator[Metric]:
@@ -197,18 +189,21 @@ def _pool(session: Session) -> Iterator[Metric]:
     yield _gauge("pool_units", "CPUs or GPUs that trainings have or wait for.", units, "status", "kind")
     waits = (((kind,), load["queued", kind].longest_seconds) for kind in get_args(ResourceKind))
     yield _gauge("pool_wait_seconds", "How long the training that has waited longest has been waiting.", waits, "kind")
-    used = CounterMetricFamily(
-        "coevo_pool_unit_seconds",
-        "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute.",
-        labels=("kind",),
-    )
-    for kind in get_args(ResourceKind):
-        used.add_metric((kind,), sum(row.used for row in load.values() if row.kind == kind))
-    yield used
+    text = "CPU-seconds or GPU-seconds that trainings of the worker pool have used, counted every quarter of a minute."
+    kinds = get_args(ResourceKind)
+    used = (((kind,), sum(row.used for row in load.values() if row.kind == kind)) for kind in kinds)
+    yield _counter("pool_unit_seconds", text, used, "kind")
 
 
-def _gauge(name: str, text: str, samples: Iterable[tuple[Sequence[str], float]], *labels: str) -> Metric:
-    family = GaugeMetricFamily(f"coevo_{name}", text, labels=labels)
+def _gauge(name: str, text: str, samples: Iterable[Sample], *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(f"coevo_{name}", text, labels=labels), samples)
+
+
+def _counter(name: str, text: str, samples: Iterable[Sample], *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(f"coevo_{name}", text, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Iterable[Sample]) -> Metric:
     for values, value in samples:
         family.add_metric(values, value)
     return family

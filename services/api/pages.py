@@ -37,7 +37,7 @@ def position(after: str | None, size: int) -> tuple[float, ...]:
         not isinstance(decoded, list)
         or len(decoded) != size
         or not all(map(_is_number, decoded))
-        or not _is_index(decoded[-1])
+        or not (isinstance(decoded[-1], int) and -1 <= decoded[-1] <= _LARGEST)
     ):
         raise HTTPException(400, f"after: expected `next` of a page in the same order, got {after[:100]!r}")
     return tuple(decoded)
@@ -45,7 +45,7 @@ def position(after: str | None, size: int) -> tuple[float, ...]:
 
 def run_cursor(sort: RunSort, key: RunKey, name: str) -> str:
     """Encode a run's position in the list of runs: what the list is sorted by, and the run's name."""
-    return _encoded([sort, _to_us(key) if isinstance(key, datetime) else key, name])
+    return _encoded([sort, (key - _EPOCH) // timedelta(microseconds=1) if isinstance(key, datetime) else key, name])
 
 
 def run_position(after: str | None, sort: RunSort) -> tuple[RunKey, str] | None:
@@ -66,10 +66,6 @@ def run_position(after: str | None, sort: RunSort) -> tuple[RunKey, str] | None:
     raise HTTPException(400, f"after: expected `next` of a page in the same order, got {after[:100]!r}")
 
 
-def _to_us(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
 def _encoded(sort_key: list[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(sort_key).encode()).decode().rstrip("=")
 
@@ -84,7 +80,3 @@ def _decoded(after: str) -> Any:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _is_index(value: float) -> bool:
-    return isinstance(value, int) and -1 <= value <= _LARGEST

@@ -17,12 +17,13 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
+from core.errors import CoevoError
 from core.faults import Fault
 from core.redaction import without_secrets
 from core.validation import fault_of, name_of
 from services.api.access.headers import SAFE
-from services.prefect.client import PrefectAway, PrefectRefused
-from storage.errors import NotThere, UnreadableSettings
+from services.prefect.client import PrefectAway
+from storage.errors import NotThere
 
 log = logging.getLogger(__name__)
 
@@ -62,53 +63,49 @@ def invalid(field: str, message: str, where: str = "body") -> RequestValidationE
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer every error in this format."""
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(NotThere, _not_there)
-    app.add_exception_handler(UnreadableSettings, _conflict)
-    app.add_exception_handler(PrefectRefused, _conflict)
-    app.add_exception_handler(PrefectAway, _no_prefect)
-    app.add_exception_handler(OperationalError, _no_database)
-    app.add_exception_handler(PoolTimeoutError, _no_database)
-    app.add_exception_handler(Exception, _unexpected)
+    """Have the application answer every error in this format. One of ours, which says what a caller can do, is 409, or
+    404 for what is not there."""
+
+    @app.exception_handler(HTTPException)
+    def http(_request: Request, error: HTTPException) -> JSONResponse:
+        return _answer(error.status_code, str(error.detail), headers=error.headers)
+
+    @app.exception_handler(CoevoError)
+    def ours(_request: Request, error: CoevoError) -> JSONResponse:
+        return _answer(404 if isinstance(error, NotThere) else 409, str(error))
+
+    @app.exception_handler(PrefectAway)
+    def no_prefect(_request: Request, error: PrefectAway) -> JSONResponse:
+        return _answer(503, str(error))
+
+    @app.exception_handler(OperationalError)
+    @app.exception_handler(PoolTimeoutError)
+    def no_database(_request: Request, error: Exception) -> JSONResponse:
+        log.error("the database did not answer: %s", error)
+        return _answer(503, "the database did not answer; the reason is in the API's log")
+
+    @app.exception_handler(Exception)
+    def unexpected(request: Request, error: Exception) -> JSONResponse:
+        run = {"run": name} if (name := request.path_params.get("run")) else {}
+        log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error, extra=run)
+        # Starlette sends this answer outside of all middleware, so it needs the headers of `DefaultHeaders`.
+        return _answer(500, "unexpected error; its traceback is in the API's log", headers=SAFE)
+
+    app.exception_handler(RequestValidationError)(_invalid)
 
 
-def _http(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _answer(error.status_code, str(error.detail), headers=error.headers)
-
-
-def _not_there(_request: Request, error: Exception) -> JSONResponse:
-    return _answer(404, str(error))
-
-
-def _conflict(_request: Request, error: Exception) -> JSONResponse:
-    return _answer(409, str(error))
-
-
-def _no_prefect(_request: Request, error: Exception) -> JSONResponse:
-    return _answer(503, str(error))
-
-
-def _no_database(_request: Request, error: Exception) -> JSONResponse:
-    log.error("the database did not answer: %s", error)
-    return _answer(503, "the database did not answer; the reason is in the API's log")
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    run = {"run": name} if (name := request.path_params.get("run")) else {}
-    log.error("%s %s: unexpected error", request.method, request.url.path, exc_info=error, extra=run)
-    # Starlette sends this answer outside of all middleware, so it needs the headers of `DefaultHeaders`.
-    return _answer(500, "unexpected error; its traceback is in the API's log", headers=SAFE)
-
-
-def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
     by_field: dict[str, list[dict[str, Any]]] = {}
     for details in error.errors():
         by_field.setdefault(_field_of(details, error.body), []).append(details)
-    fields = [_field_problem(name, by_field[name]) for name in islice(by_field, _MOST_ERRORS)]
+    fields = []
+    for name in islice(by_field, _MOST_ERRORS):
+        faults = [_fault_of(name, details) for details in by_field[name]]
+        fault, variants = faults[0], [*dict.fromkeys(fault.expected for fault in faults if fault.expected)]
+        if len(variants) > 1:
+            fault = replace(fault, expected=f"{', '.join(variants[:-1])} or {variants[-1]}")
+        setting, message = _shortened(fault.setting, LONGEST_NAME), _shortened(fault.problem, _LONGEST_MESSAGE)
+        fields.append(FieldProblem(field=setting, message=message))
     listed = "; ".join(f"{problem.field}: {problem.message}" for problem in fields)
     others = len(by_field) - len(fields)
     return _answer(422, f"{listed}; and {others:,} more" if others else listed, fields)
@@ -123,16 +120,6 @@ def _field_of(details: dict[str, Any], body: Any) -> str:
         return ".".join(filter(None, (part, name_of(names, body, missing=details["type"] == "missing"))))
     # In a query, pydantic also numbers the values of a parameter that is repeated.
     return ".".join(map(str, (part, *names) if part == "body" else (part, *names[:1])))
-
-
-def _field_problem(name: str, errors: Sequence[dict[str, Any]]) -> FieldProblem:
-    faults = [_fault_of(name, details) for details in errors]
-    fault, variants = faults[0], [*dict.fromkeys(fault.expected for fault in faults if fault.expected)]
-    if len(variants) > 1:
-        fault = replace(fault, expected=f"{', '.join(variants[:-1])} or {variants[-1]}")
-    return FieldProblem(
-        field=_shortened(fault.setting, LONGEST_NAME), message=_shortened(fault.problem, _LONGEST_MESSAGE)
-    )
 
 
 def _fault_of(name: str, details: dict[str, Any]) -> Fault:

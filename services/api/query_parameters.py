@@ -22,8 +22,6 @@ async def refuse_unknown_parameters(request: Request) -> None:  # async, because
     if unknown:
         # The names are shortened before they are compared, because the time grows with the square of their length.
         short = [name[:LONGEST_NAME] for name in unknown]
-        raise RequestValidationError([{"loc": ("query", name), "msg": _message(name, known)} for name in short])
-
-
-def _message(name: str, known: list[str]) -> str:
-    return no_such("parameter", known, name) if known else "this route has no parameters"
+        messages = [no_such("parameter", known, name) if known else "this route has no parameters" for name in short]
+        errors = zip(short, messages, strict=True)
+        raise RequestValidationError([{"loc": ("query", name), "msg": message} for name, message in errors])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from starlette.testclient import TestClient
 
 from core.files import make_folder, replacing
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.dashboard.one_file import one_file
 from storage import queries
 from storage.session import Store
@@ -40,7 +40,7 @@ def write_run_page(
     """Write FOLDER/RUN.html, completely or not at all, and return its path. The run may be in progress.
 
     The page is that of the dashboard, and what it asks the API for is in the file. `presets` and `papers` are those of
-    `create_app`. The log of the run, which names files of this machine, is left out.
+    `Installation`. The log of the run, which names files of this machine, is left out.
 
     Raises `StoreError` when there is no such run.
     """
@@ -48,9 +48,18 @@ def write_run_page(
         queries.runs.get_run(session, run)
         asked = sorted(queries.figures.filter_stats_of(session, run))[-_MOST_ITERATIONS:]
         begun = sorted({stage.iteration for stage in queries.ledger.stages_of(session, run)})[-_MOST_ITERATIONS:]
-    app = create_app(store, folder, ask_for_keys=False, presets=presets, papers=papers)
+    app = create_app(store, folder, ask_for_keys=False, installation=Installation(presets=presets, papers=papers))
+    of_run = f"{PREFIX}/runs/{run}"
+    paths = [  # what the page asks for, written as api.js writes it
+        *(f"{of_run}{path}" for path in _OF_RUN),
+        f"{PREFIX}/alerts?run={run}&limit=20",
+        f"{PREFIX}/alerts?run={run}&acknowledged=false&severity=critical&limit=20",
+        *(f"{of_run}/metrics?iteration={t}" for t in begun),
+        *(f"{of_run}/iterations/{t}/statistics" for t in asked),
+        *(f"{of_run}/iterations/{t}/questions?verdict=kept&limit={_MOST_QUESTIONS}" for t in asked),
+    ]
     with TestClient(app, base_url="http://localhost") as client:
-        responses = {path: client.get(path) for path in _paths(run, asked, begun)}
+        responses = {path: client.get(path) for path in paths}
     report = {
         "run": run,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -63,14 +72,3 @@ def write_run_page(
     with replacing(target) as temporary:
         temporary.write_text(one_file(report), encoding="utf-8")
     return target
-
-
-def _paths(run: str, asked: list[int], begun: list[int]) -> Iterator[str]:
-    """What the page asks for, written as api.js writes it."""
-    yield from (f"{PREFIX}/runs/{run}{path}" for path in _OF_RUN)
-    yield f"{PREFIX}/alerts?run={run}&limit=20"
-    yield f"{PREFIX}/alerts?run={run}&acknowledged=false&severity=critical&limit=20"
-    yield from (f"{PREFIX}/runs/{run}/metrics?iteration={t}" for t in begun)
-    for t in asked:
-        yield f"{PREFIX}/runs/{run}/iterations/{t}/statistics"
-        yield f"{PREFIX}/runs/{run}/iterations/{t}/questions?verdict=kept&limit={_MOST_QUESTIONS}"

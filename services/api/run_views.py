@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, get_args
@@ -16,6 +16,8 @@ from services.run_states import RunState, State, states_of
 from storage import queries
 from storage.queries.run_list import RunFilter, RunKey, RunSort
 from storage.rows import Run, Severity
+
+_STORED = ("preset", "seed", "iterations", "created_at", "updated_at", "tags", "note", "noted_by", "noted_at")
 
 
 class ListedRun(NamedTuple):
@@ -47,7 +49,15 @@ def page_of_runs(
     keys = {run.name: key for run, key in page}
     runs: dict[str, Run | None] = {run.name: run for run, _ in page}
     if sort in ("created", "-created"):
-        created = _listed_only_in_prefect(session, known, filters)
+        created: dict[str, datetime] = {}  # of the runs that only Prefect knows and that match the filters
+        if not (filters.method or filters.tags or filters.note or filters.drifting or filters.open_alerts):
+            created = {
+                name: known.by_run[name].created
+                for name in only_in_prefect(session, known)
+                if (filters.name or "").upper() in name.upper()
+                and filters.preset in (None, "", known.by_run[name].preset)
+                and (filters.names is None or name in filters.names)
+            }
         times = {**created, **{run.name: run.created_at for run, _ in page}}
         sign = -1 if sort == "-created" else 1
         order = {name: (sign * time.timestamp(), name) for name, time in times.items()}
@@ -55,19 +65,6 @@ def page_of_runs(
         listed = sorted((name for name in order if last is None or order[name] > last), key=order.__getitem__)[:limit]
         runs, keys = {name: runs.get(name) for name in listed}, {**keys, **created}
     return [ListedRun(summary, keys[summary.name]) for summary in _summaries(session, known, runs)]
-
-
-def _listed_only_in_prefect(session: Session, known: KnownFlowRuns, filters: RunFilter) -> dict[str, datetime]:
-    """The runs that only Prefect knows and that match the filters, with the times of their flow runs."""
-    if filters.method or filters.tags or filters.note or filters.drifting or filters.open_alerts:
-        return {}
-    return {
-        name: known.by_run[name].created
-        for name in only_in_prefect(session, known)
-        if (filters.name or "").upper() in name.upper()
-        and filters.preset in (None, "", known.by_run[name].preset)
-        and (filters.names is None or name in filters.names)
-    }
 
 
 def run_with_config(session: Session, known: KnownFlowRuns, name: str) -> RunWithConfig:
@@ -103,40 +100,28 @@ def only_in_prefect(session: Session, known: KnownFlowRuns) -> dict[str, None]:
 
 
 def _summaries(session: Session, known: KnownFlowRuns, runs: dict[str, Run | None]) -> list[RunSummary]:
-    states, alerts = states_of(session, runs, known.by_run), _open_alerts(session, [*runs])
+    states, counts = states_of(session, runs, known.by_run), queries.metrics.alert_counts(session, [*runs])
+    severities: tuple[Severity, ...] = get_args(Severity)
     methods = queries.run_list.methods_of(session, [*runs])
     changes = queries.drift.label_changes(session, [*runs])
     done = queries.metrics.finished_iterations(session, [*runs])
-    return [
-        RunSummary(
-            name=name,
-            method=methods.get(name),
-            iterations_done=None if run is None else done.get(name, 0),
-            **_stored(run, known.by_run.get(name)),
-            **asdict(states[name]),
-            flow_run=known.page_of(name),
-            open_alerts=alerts[name],
-            label_change=changes.get(name),
+    summaries = []
+    for name, run in runs.items():
+        stored: dict[str, Any] = dict.fromkeys(_STORED)
+        if run is not None:
+            stored = {field: getattr(run, field) for field in _STORED}
+        elif flow_run := known.by_run.get(name):
+            stored |= {"preset": flow_run.preset, "created_at": flow_run.created, "tags": [], "note": ""}
+        summaries.append(
+            RunSummary(
+                name=name,
+                method=methods.get(name),
+                iterations_done=None if run is None else done.get(name, 0),
+                **stored,
+                **asdict(states[name]),
+                flow_run=known.page_of(name),
+                open_alerts=OpenAlerts(**{severity: counts.get((name, severity, False), 0) for severity in severities}),
+                label_change=changes.get(name),
+            )
         )
-        for name, run in runs.items()
-    ]
-
-
-def _stored(run: Run | None, flow_run: FlowRun | None) -> dict[str, Any]:
-    if run is not None:
-        names = ("preset", "seed", "iterations", "created_at", "updated_at", "tags", "note", "noted_by", "noted_at")
-        return {name: getattr(run, name) for name in names}
-    preset, created = (flow_run.preset, flow_run.created) if flow_run else (None, None)
-    return {
-        **{"preset": preset, "seed": None, "iterations": None, "created_at": created, "updated_at": None},
-        **{"tags": [], "note": "", "noted_by": None, "noted_at": None},
-    }
-
-
-def _open_alerts(session: Session, runs: Sequence[str]) -> dict[str, OpenAlerts]:
-    """Run -> the number of its open alerts by severity."""
-    counts = queries.metrics.alert_counts(session, runs)
-    severities: tuple[Severity, ...] = get_args(Severity)
-    return {
-        run: OpenAlerts(**{severity: counts.get((run, severity, False), 0) for severity in severities}) for run in runs
-    }
+    return summaries

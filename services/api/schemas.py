@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
@@ -16,16 +15,6 @@ from core.types import Stage as StageName
 from services.run_states import MEANINGS, State, stage_at_work
 from storage.queries.drift import LabelChange
 from storage.rows import RunLease, Seed, Stage, StageRow
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def to_json(answer: Any) -> bytes:
-    """An answer as the API sends it: a pydantic model, or a dataclass."""
-    return _adapter(type(answer)).dump_json(answer)  # type: ignore[arg-type]  # mypy takes classes for unhashable
 
 
 class OpenAlerts(BaseModel):

@@ -56,7 +56,8 @@ class Client:
         while True:
             page = self.send("GET", path, params=parameters)
             if not isinstance(page, dict) or not {"items", "next"} <= page.keys():
-                raise self.error(f"{self._address(path)}: expected a list in pages, got {_shape(page)}; use get")
+                shape = f"an object with {', '.join([*page][:10])}" if isinstance(page, dict) else "a whole list"
+                raise self.error(f"{self._address(path)}: expected a list in pages, got {shape}; use get")
             yield from page["items"]
             if page["next"] is None:
                 return
@@ -85,30 +86,28 @@ class Client:
         manifest: dict[str, Any] = self.get(f"{path}/manifest", **parameters)
         sha256, size = manifest["sha256"], manifest["bytes"]
         part = to.with_name(f"{to.name}.{sha256}.part")
-        for other in set(_parts_of(to)) - {part}:
+        name_of_part = re.compile(rf"{re.escape(to.name)}\.[0-9a-f]{{64}}\.part")
+        for other in [file for file in to.parent.iterdir() if name_of_part.fullmatch(file.name) and file != part]:
             other.unlink(missing_ok=True)
-        if not part.exists() or part.stat().st_size != size:
-            self._fetch(path, sha256, size, part, params=_given(parameters))
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
+        received = part.stat().st_size if part.exists() else None
+        if received != size:
+            etag, headers = f'"{sha256}"', {"Accept-Encoding": "identity"}  # so that positions are those of the file
+            if received and received < size:
+                headers |= {"Range": f"bytes={received}-", "If-Range": etag}
+            with self._response("GET", path, headers, params=_given(parameters)) as response:
+                if response.headers.get("etag") != etag:
+                    raise self.error(f"{self.url}: the file has changed since its manifest was read. Download it again")
+                with part.open("ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb") as file:
+                    for piece in response.iter_raw():
+                        file.write(piece)
+        with part.open("rb") as whole:
+            digest = hashlib.file_digest(whole, "sha256").hexdigest()
+            os.fsync(whole.fileno())
         if digest != sha256:
             part.unlink()
             raise self.error(f"{to}: expected the sha256 {sha256}, got {digest}. Download it again")
         os.replace(part, to)
         return manifest
-
-    def _fetch(self, path: str, sha256: str, size: int, part: Path, **options: Any) -> None:
-        etag, received = f'"{sha256}"', part.stat().st_size if part.exists() else 0
-        headers = {"Accept-Encoding": "identity"}  # so that positions in the file and in the response agree
-        if 0 < received < size:
-            headers |= {"Range": f"bytes={received}-", "If-Range": etag}
-        with self._response("GET", path, headers, **options) as response:
-            if response.headers.get("etag") != etag:
-                raise self.error(f"{self.url}: the file has changed since its manifest was read. Download it again")
-            with part.open("ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb") as file:
-                for piece in response.iter_raw():
-                    file.write(piece)
 
     @contextmanager
     def _response(self, method: str, path: str, headers: dict[str, str], **options: Any) -> Iterator[httpx.Response]:
@@ -120,7 +119,9 @@ class Client:
             with httpx.stream(method, self._address(path), **options) as response:
                 if not response.is_success:
                     response.read()
-                    raise self.error(f"{self._address(path)}: {_reason(response)}")
+                    is_ours = response.headers.get("content-type") == "application/problem+json"
+                    reason = f": {response.json()['detail']}" if is_ours else ", from a server that is not coevo's API"
+                    raise self.error(f"{self._address(path)}: HTTP {response.status_code}{reason}")
                 yield response
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise self.error(f"{self.url}: no answer from the API (`coevo up` starts it): {error}") from error
@@ -134,21 +135,5 @@ class Client:
         return f"{self.url.rstrip('/')}{_PREFIX}{path}"
 
 
-def _shape(answer: Any) -> str:
-    """What an answer is, in a few words: a list, or the names of its fields."""
-    return f"an object with {', '.join(list(answer)[:10])}" if isinstance(answer, dict) else "a whole list"
-
-
 def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _parts_of(to: Path) -> Iterator[Path]:
-    name = re.compile(rf"{re.escape(to.name)}\.[0-9a-f]{{64}}\.part")
-    return (path for path in to.parent.iterdir() if name.fullmatch(path.name))
-
-
-def _reason(response: httpx.Response) -> str:
-    if response.headers.get("content-type") != "application/problem+json":
-        return f"HTTP {response.status_code}, from a server that is not coevo's API"
-    return f"HTTP {response.status_code}: {response.json()['detail']}"

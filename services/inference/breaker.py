@@ -21,7 +21,7 @@ class ServiceDown(InferenceError):
 
 
 class Breaker:
-    """Knows whether a service is down. Every thread of this process that asks the service tells it how that went.
+    """Knows whether a service is down. Every thread of this process reports its requests to the service here.
 
     A service is down if a request to it was given up and its last `FAILURES_IN_A_ROW` attempts all failed, whichever
     requests they belonged to. Then no request is sent for `COOL_DOWN_S` seconds. The first one after that is the probe:
@@ -80,11 +80,9 @@ class Breaker:
         )
 
 
-@cache
-def _breaker(url: str, model: str) -> Breaker:
-    return Breaker(f"{url}: {model}")
+_of = cache(Breaker)
 
 
 def breaker_of(service: Service) -> Breaker:
     """The breaker of a service in this process. A gateway may serve several models, and each has its own."""
-    return _breaker(service.url, service.model)
+    return _of(f"{service.url}: {service.model}")

@@ -6,16 +6,16 @@ It sends many prompts at once, repeats requests when a replica is lost, and chec
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import aiohttp
+from anyio.from_thread import start_blocking_portal
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
@@ -81,10 +81,8 @@ class InferenceClient:
         A request is repeated as long as its failure may pass by itself. A reply by another checkpoint is never used.
         Raises `InferenceError`. Blocks; call it outside an event loop.
         """
-        try:
-            return asyncio.run(self._generate_in_new_session(prompts, checkpoint))
-        except ExceptionGroup as group:  # the first failure has cancelled the other requests
-            raise group.exceptions[0] from None
+        with closing(self.generate_in_turn([prompts], checkpoint, 1)) as batches:
+            return next(batches)
 
     def generate_in_turn(
         self, batches: Iterable[Sequence[Prompt]], checkpoint: str, at_once: int
@@ -95,28 +93,23 @@ class InferenceClient:
         are when a batch fails.
         """
         in_progress = deque[Future[list[list[Reply]]]]()
+        headers = access.headers()
         try:
-            with _loop_in_a_thread() as loop, _session_in(loop, self.url) as http:
-                request_size = asyncio.run_coroutine_threadsafe(self._request_size(http), loop).result()
-                slots = self._slots(request_size)
+            with (
+                start_blocking_portal() as loop,  # in a thread; at the end, what still runs in it is cancelled
+                loop.wrap_async_context_manager(loop.call(open_session, self.url, headers)) as http,
+            ):
+                request_size = loop.call(self._request_size, http)
+                slots = asyncio.Semaphore(max(1, self.concurrency // request_size))  # for requests in progress
                 for batch in batches:
-                    replies = self._generate(http, batch, checkpoint, request_size, slots)
-                    in_progress.append(asyncio.run_coroutine_threadsafe(replies, loop))
+                    replies = loop.start_task_soon(self._generate, http, batch, checkpoint, request_size, slots)
+                    in_progress.append(replies)
                     if len(in_progress) == at_once:
                         yield in_progress.popleft().result()
                 while in_progress:
                     yield in_progress.popleft().result()
         except ExceptionGroup as group:  # the first failure has cancelled the other requests
             raise group.exceptions[0] from None
-
-    async def _generate_in_new_session(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
-        async with await _new_session(self.url) as http:
-            request_size = await self._request_size(http)
-            return await self._generate(http, prompts, checkpoint, request_size, self._slots(request_size))
-
-    def _slots(self, request_size: int) -> asyncio.Semaphore:
-        """One slot for each request that may be in progress."""
-        return asyncio.Semaphore(max(1, self.concurrency // request_size))
 
     async def _generate(
         self,
@@ -180,7 +173,21 @@ class InferenceClient:
         self, http: aiohttp.ClientSession, prompts: Sequence[Prompt], checkpoint: str
     ) -> list[list[Reply]] | str:
         """The replies to the prompts of one request, or a message about a failure that may pass by itself."""
-        bodies = [self._body(prompt, checkpoint) for prompt in prompts]
+        bodies = [
+            {
+                "model": self.model,
+                "policy_version": checkpoint,
+                "messages": list(prompt.messages),
+                "n": prompt.n,
+                "seed": prompt.seed,
+                "temperature": prompt.sampling.temperature,
+                "top_p": prompt.sampling.top_p,
+                "top_k": prompt.sampling.top_k,
+                "max_tokens": prompt.sampling.max_tokens,
+                "stop": list(prompt.stop),
+            }
+            for prompt in prompts
+        ]
         single = len(bodies) == 1
         route, body = ("", bodies[0]) if single else ("/batch", {"requests": bodies})
         async with http.post(f"{self.url}/chat/completions{route}", json=body, allow_redirects=False) as response:
@@ -204,21 +211,22 @@ class InferenceClient:
                 return (
                     f"expected {prompt.n} choices by {checkpoint!r}, got {len(chat.choices)} by {chat.policy_version!r}"
                 )
-        return [_replies(chat, prompt) for chat, prompt in zip(chats, prompts, strict=True)]
-
-    def _body(self, prompt: Prompt, checkpoint: str) -> dict[str, object]:
-        return {
-            "model": self.model,
-            "policy_version": checkpoint,
-            "messages": list(prompt.messages),
-            "n": prompt.n,
-            "seed": prompt.seed,
-            "temperature": prompt.sampling.temperature,
-            "top_p": prompt.sampling.top_p,
-            "top_k": prompt.sampling.top_k,
-            "max_tokens": prompt.sampling.max_tokens,
-            "stop": list(prompt.stop),
-        }
+        return [
+            [
+                Reply(
+                    text=choice.message.content,
+                    tokens=choice.completion_tokens,
+                    finish_reason=choice.finish_reason,
+                    mean_entropy=choice.mean_entropy,
+                    entropy_error=choice.entropy_error,
+                    checkpoint=chat.policy_version,
+                    seed=prompt.seed + choice.index,
+                    prompt_tokens=chat.usage.prompt_tokens,
+                )
+                for choice in sorted(chat.choices, key=lambda choice: choice.index)
+            ]
+            for chat, prompt in zip(chats, prompts, strict=True)
+        ]
 
 
 class _Model(BaseModel):
@@ -229,22 +237,6 @@ class _Models(BaseModel):
     """A server's list of models, with the one field that the client reads."""
 
     data: list[_Model]
-
-
-def _replies(chat: ChatResponse, prompt: Prompt) -> list[Reply]:
-    return [
-        Reply(
-            text=choice.message.content,
-            tokens=choice.completion_tokens,
-            finish_reason=choice.finish_reason,
-            mean_entropy=choice.mean_entropy,
-            entropy_error=choice.entropy_error,
-            checkpoint=chat.policy_version,
-            seed=prompt.seed + choice.index,
-            prompt_tokens=chat.usage.prompt_tokens,
-        )
-        for choice in sorted(chat.choices, key=lambda choice: choice.index)
-    ]
 
 
 async def _failure(response: aiohttp.ClientResponse) -> str:
@@ -261,41 +253,3 @@ def open_session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         guard(url)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
     return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
-
-
-async def _new_session(url: str) -> aiohttp.ClientSession:
-    """A session for our own applications, with their key."""
-    return open_session(url, access.headers())
-
-
-@contextmanager
-def _loop_in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs in a thread. At the end of the block, the thread has ended."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="inference", daemon=True)
-    thread.start()
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@contextmanager
-def _session_in(loop: asyncio.AbstractEventLoop, url: str) -> Iterator[aiohttp.ClientSession]:
-    """An HTTP session in the loop. At the end of the block, its requests are cancelled and its connections closed."""
-    http = asyncio.run_coroutine_threadsafe(_new_session(url), loop).result()
-    try:
-        yield http
-    finally:
-        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
-        asyncio.run_coroutine_threadsafe(http.close(), loop).result()
-
-
-async def _cancel_all() -> None:
-    """End every other task of this loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

@@ -22,6 +22,7 @@ from services.inference.template_probe import LONGEST
 
 _LONGEST = 100  # characters of a control token; the tiny model has whole prompts as tokens
 _SPLIT = "\uf8f0\uf8f1"  # in Unicode's private area; marks where a user's message is split
+_known: WeakKeyDictionary[Any, ControlTokens] = WeakKeyDictionary()  # by tokenizer
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -56,7 +57,10 @@ def holds_control_tokens(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) 
 
 def _split_messages(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The messages, with a mark after the first character of each control token in a user's message."""
-    tokens = _tokens_of(tokenizer)
+    if tokenizer not in _known:  # all added tokens, whether the tokenizer calls them special (`</think>` often is not)
+        added = [token.content for token in tokenizer.added_tokens_decoder.values()]
+        _known[tokenizer] = ControlTokens([*added, *tokenizer.all_special_tokens])
+    tokens = _known[tokenizer]
     return [
         {**message, "content": _split(message["content"], tokens)} if message["role"] == "user" else message
         for message in messages
@@ -71,26 +75,17 @@ def _split(content: Any, tokens: ControlTokens) -> Any:
     return [{**part, "text": _split(part["text"], tokens)} if "text" in part else part for part in content or ()]
 
 
-_known: WeakKeyDictionary[Any, ControlTokens] = WeakKeyDictionary()
-
-
-def _tokens_of(tokenizer: Any) -> ControlTokens:
-    """All added tokens of a tokenizer, whether it calls them special or not (`</think>` often is not)."""
-    if tokenizer not in _known:
-        added = [token.content for token in tokenizer.added_tokens_decoder.values()]
-        _known[tokenizer] = ControlTokens([*added, *tokenizer.all_special_tokens])
-    return _known[tokenizer]
-
-
 def control_tokens(folder: Path) -> tuple[str, ...]:
     """The control tokens of the model in `folder`, which no question may hold: its special tokens, and the added tokens
     that its chat template names. Empty for a folder without a tokenizer's files, as of a service elsewhere.
 
     The files are read as JSON, because importing transformers takes seconds.
     """
-    files = {name: _read(folder / name) for name in ("tokenizer.json", "tokenizer_config.json")}
-    settings = files["tokenizer_config.json"]
-    added = [*files["tokenizer.json"].get("added_tokens", ()), *settings.get("added_tokens_decoder", {}).values()]
+    tokenizer, settings = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        for path in (folder / "tokenizer.json", folder / "tokenizer_config.json")
+    )
+    added = [*tokenizer.get("added_tokens", ()), *settings.get("added_tokens_decoder", {}).values()]
     template = str(settings.get("chat_template", ""))
     if (folder / "chat_template.jinja").is_file():
         template += (folder / "chat_template.jinja").read_text(encoding="utf-8")
@@ -100,10 +95,3 @@ def control_tokens(folder: Path) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(text for text in texts if 2 < len(text.strip()) <= _LONGEST and not text.strip().isalnum())
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content

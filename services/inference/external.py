@@ -45,7 +45,8 @@ async def ask_each(
     down.
     """
     slots, waiting, first = asyncio.Semaphore(at_once), iter(items), list[R]()
-    async with open_session(service.url, _headers(service)) as http:
+    key = keys_of([service]).get(service.key_variable or "")
+    async with open_session(service.url, {} if key is None else {"Authorization": f"Bearer {key}"}) as http:
         if breaker_of(service).admit():
             first = [await ask(http, item) for item in islice(waiting, 1)]
 
@@ -61,11 +62,6 @@ async def ask_each(
     return first + [task.result() for task in tasks]
 
 
-def _headers(service: Service) -> dict[str, str]:
-    key = keys_of([service]).get(service.key_variable or "")
-    return {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
 async def post(http: aiohttp.ClientSession, service: Service, route: str, body: dict[str, Any]) -> Any:
     """Send `body` to a route of the service and return the JSON of its reply.
 
@@ -77,7 +73,19 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
     breaker = breaker_of(service)
     while True:
         try:
-            status, retry_after_s, content = await _attempt(http, service, route, body, attempts.remaining_s)
+            async with (
+                asyncio.timeout(min(service.timeout, attempts.remaining_s)),
+                # Redirects are not followed, because their target would get the key.
+                http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response,
+            ):
+                status, retry_after_s = response.status, seconds_of(response.headers.get("Retry-After"))
+                received = bytearray()
+                async for part in response.content.iter_any():
+                    received += part
+                    if len(received) > LARGEST_REPLY:  # at once, since a body may have no end
+                        expected = f"expected a reply of at most {LARGEST_REPLY:,} bytes"
+                        raise InferenceError(f"{response.url}: {expected}, got more")
+                content = bytes(received)
         except (aiohttp.ClientError, TimeoutError) as error:
             status, retry_after_s, failure = None, 0.0, f"{type(error).__name__}: {error}"
         else:
@@ -90,7 +98,10 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
         else:
             breaker.answered()
         if status == 200:
-            return _parsed(service, route, content)
+            try:
+                return from_json(content)
+            except ValueError as error:
+                raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
         if status in _REFUSED:
             raise RequestRefused(f"{service.url}: {route}: {failure}")
         if not may_pass or breaker.is_down or not await attempts.async_pause(retry_after_s):
@@ -98,23 +109,9 @@ async def post(http: aiohttp.ClientSession, service: Service, route: str, body: 
             raise InferenceError(f"{service.url}: {route}: {failure}")
 
 
-async def _attempt(
-    http: aiohttp.ClientSession, service: Service, route: str, body: dict[str, Any], longest_s: float
-) -> tuple[int, float, bytes]:
-    """Status, seconds of Retry-After and body of one answer, which may take `longest_s` or `service.timeout` seconds.
-
-    Redirects are not followed, because their target would get the key.
-    """
-    async with (
-        asyncio.timeout(min(service.timeout, longest_s)),
-        http.post(f"{service.url}/{route}", json=body, allow_redirects=False) as response,
-    ):
-        return response.status, seconds_of(response.headers.get("Retry-After")), await _bounded(response)
-
-
 def _status_within(content: bytes) -> int | None:
-    """The HTTP status that a reply should have had which holds an error, or is one, maybe in the place of its first
-    choice."""
+    """The HTTP status that fits the error in a reply of status 200; None if there is none. The error is a field of the
+    reply or of its first choice, or the reply itself."""
     if b'"error"' not in content:
         return None
     try:
@@ -139,23 +136,6 @@ def _error_of(holder: dict[str, Any]) -> Any:
     if holder.get("finish_reason") == "error":  # the reply broke off
         return holder.get("error") or "server error"
     return holder.get("error")
-
-
-def _parsed(service: Service, route: str, content: bytes) -> Any:
-    try:
-        return from_json(content)
-    except ValueError as error:
-        raise InferenceError(f"{service.url}: {route}: expected JSON: {error}") from error
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body of a reply. Raises `InferenceError` as soon as it is too large, since a body may have no end."""
-    content = bytearray()
-    async for part in response.content.iter_any():
-        content += part
-        if len(content) > LARGEST_REPLY:
-            raise InferenceError(f"{response.url}: expected a reply of at most {LARGEST_REPLY:,} bytes, got more")
-    return bytes(content)
 
 
 def _quoted(service: Service, content: bytes) -> str:

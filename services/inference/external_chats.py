@@ -1,7 +1,6 @@
 """Asks OpenAI-compatible services for chat completions, as these services differ, and reads their replies.
 
-This is the only reader of such replies: of models that are evaluated, of judges, and of those that tell strategies
-apart.
+It is the only reader of such replies: of evaluated models, of judges, and of the models that tell strategies apart.
 """
 
 from __future__ import annotations
@@ -103,28 +102,20 @@ def read_chat(service: Service, reply: Any) -> ChatReply:
     """
     try:
         choice = reply["choices"][0]
-        text = _text_of(choice["message"].get("content"))
+        content = choice["message"].get("content")
+        parts = [{"text": content or ""}] if content is None or isinstance(content, str) else content
+        texts = [part.get("text") for part in parts if part.get("type") in (None, "text", "output_text")]
         reason, usage = choice.get("finish_reason"), reply.get("usage")
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise InferenceError(f"{service.url}: expected a chat completion, got {str(reply)[:200]!r}") from error
     counts = usage if isinstance(usage, Mapping) else {}
     return ChatReply(
-        text=text,
+        text="".join(text for text in texts if isinstance(text, str)),
         finish_reason="length" if reason in _CUT_OFF else "stop",
         filtered=reason == "content_filter",
         prompt_tokens=_count(counts.get("prompt_tokens")),
         tokens=_count(counts.get("completion_tokens")),
     )
-
-
-def _text_of(content: Any) -> str:
-    """Raises `TypeError` for what is neither a text nor a list of parts."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise TypeError(f"content: {content!r}")
-    texts = [part.get("text") if part.get("type") in (None, "text", "output_text") else None for part in content]
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _count(tokens: object) -> int:

@@ -176,7 +176,14 @@ def chat_response(model: str, checkpoint: str, completions: list[Completion], lo
             index=index,
             message=Message(role="assistant", content=completion.text),
             finish_reason=completion.finish_reason,
-            logprobs=_logprobs(completion) if logprobs else None,
+            logprobs=Logprobs(
+                content=[
+                    TokenLogprob(token_id=token, logprob=logprob)
+                    for token, logprob in zip(completion.tokens, completion.logprobs, strict=True)
+                ]
+            )
+            if logprobs
+            else None,
             completion_tokens=len(completion.tokens),
             mean_entropy=completion.mean_entropy,
             entropy_error=0.0,
@@ -186,8 +193,3 @@ def chat_response(model: str, checkpoint: str, completions: list[Completion], lo
     reply_tokens = sum(len(completion.tokens) for completion in completions)
     usage = Usage(prompt_tokens=completions[0].prompt_tokens, completion_tokens=reply_tokens)
     return ChatResponse(model=model, policy_version=checkpoint, choices=choices, usage=usage)
-
-
-def _logprobs(completion: Completion) -> Logprobs:
-    pairs = zip(completion.tokens, completion.logprobs, strict=True)
-    return Logprobs(content=[TokenLogprob(token_id=token, logprob=logprob) for token, logprob in pairs])

@@ -1,7 +1,7 @@
 """Renders a chat template in a process of its own, which ends if that takes too long or too much memory.
 
-A template is a program of whoever made the model. The sandbox of transformers keeps it from everything but the chat,
-but limits neither its time nor its memory, and it runs in the process that loads the model. So it is first tried here,
+A template is a program of whoever made the model. The sandbox of transformers lets the template see the chat alone,
+but limits neither its time nor its memory, in the process that loads the model. So the template is first tried here,
 without transformers, which takes seconds to import. Only the limits are tried; an error of the template is left to the
 real rendering.
 """

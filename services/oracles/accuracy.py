@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy.orm import Session
@@ -17,7 +17,7 @@ from storage import queries
 from storage.rows import Slice
 
 SLICES: tuple[Slice, ...] = ("kept", "all")
-_MOST_KEPT = 500  # results, of one run each
+_MOST_RESULTS = 500  # of one run each
 Result = TypeVar("Result")
 
 
@@ -74,8 +74,8 @@ def measured_in(session: Session, run: str, iteration: int, oracle: str) -> list
 def estimated(
     session: Session, run: str, oracle: str, over: Slice, known: list[Accuracy]
 ) -> tuple[list[Accuracy], Check | None]:
-    """Estimates of label accuracy, from p_hat, for the iterations that the oracle has not audited
-    (`core.statistics.calibration`), and a check of such estimates on the iterations that it has audited.
+    """(estimates, check): label accuracy estimated from p_hat (`core.statistics.calibration`) in the iterations without
+    an audit of the oracle, and how good such estimates are in the audited iterations.
 
     `known` is the result of `measured`.
     """
@@ -115,42 +115,41 @@ class Audits:
     annotators: list[Agreement]
 
 
-class _Kept(dict[Hashable, Any]):
+class _Newest(dict[Hashable, Any]):
     """The newest results, by what they were computed from. They are read again and again, mostly of runs that have
     ended; to compute one reads every label of the run, and fits thousands of curves."""
 
     def get_or(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        if (kept := self.get(key)) is not None:
-            result: Result = kept
+        if (known := self.get(key)) is not None:
+            result: Result = known
             return result
         self[key] = result = compute()
-        while len(self) > _MOST_KEPT:
+        while len(self) > _MOST_RESULTS:
             self.pop(next(iter([*self])), None)
         return result
 
 
-_kept = _Kept()
+_newest = _Newest()
 
 
 def measured_so_far(session: Session, run: str) -> list[Accuracy]:
     """`measured`, for a session that has written nothing."""
-    return _kept.get_or(("measured", *queries.audits.version(session, run)), lambda: measured(session, run))
+    return _newest.get_or(("measured", *queries.audits.version(session, run)), lambda: measured(session, run))
 
 
 def audits_of(session: Session, run: str) -> Audits:
     """The results of all oracles in all iterations, for a session that has written nothing."""
-    return _kept.get_or(("audits", *queries.audits.version(session, run)), lambda: _audits(session, run))
+    return _newest.get_or(("audits", *queries.audits.version(session, run)), lambda: _audits(session, run))
 
 
 def _audits(session: Session, run: str) -> Audits:
     known = measured(session, run)
     estimates: list[Accuracy] = []
     checks: list[tuple[str, Slice, Check]] = []
-    for oracle in sorted({accuracy.oracle for accuracy in known}):
-        for over in SLICES:
-            new_estimates, check = estimated(session, run, oracle, over, known)
-            estimates += new_estimates
-            checks += [(oracle, over, check)] if check else []
+    for oracle, over in product(sorted({accuracy.oracle for accuracy in known}), SLICES):
+        new_estimates, check = estimated(session, run, oracle, over, known)
+        estimates += new_estimates
+        checks += [(oracle, over, check)] if check else []
     return Audits(known, estimates, checks, between_oracles(session, run), between_annotators(session, run))
 
 

@@ -44,8 +44,8 @@ def annotate(session: Session, row: AnnotationRow, needed: int = NEEDED) -> bool
 def is_over(session: Session, run: str, iteration: int, needed: int = NEEDED) -> bool:
     """Whether each question of the sample is settled or has `needed` annotations. False if no sample was drawn.
 
-    Questions on which annotators disagree, or which they skip, do not keep a sample open: there may be no other
-    annotator to decide, and one who left in between is not waited for.
+    A question that annotators disagree on, or skip, does not keep a sample open: there may be no third annotator. Nor
+    does an annotator who has left in between.
     """
     return queries.audits.sample_is_over(session, run, iteration, ORACLE, needed)
 

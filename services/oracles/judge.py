@@ -17,8 +17,8 @@ import aiohttp
 
 from core.errors import CoevoError
 from core.grading.grader import Grader
-from core.judging.replies import Case, combine_replies, messages
-from core.judging.sentinels import Sentinel, draw_sentinels
+from core.judging.replies import Case, JudgeResult, combine_replies, messages
+from core.judging.sentinels import draw_sentinels
 from core.seeds import seed_for
 from core.settings.audit import Judge
 from core.types import OracleLabel, Spent
@@ -74,20 +74,31 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
     """
     thrown_away: list[Tally] = []
     spent, refused = Spent(), None
+
+    def verdict_on(case: Case, replies: dict[str, list[_Reply]]) -> JudgeResult:
+        return combine_replies(settings.prompt, case, [reply.text for reply in replies[case.key]], grader)
+
     for attempt in range(settings.batch_attempts):
         # The sentinels depend on the batch. The seeds of a question's replies do not.
         sentinel_seed = seed_for(seed, "sentinels", attempt, batch[0].question)
         questions = [case.question for case in batch]
         sentinels = draw_sentinels(settings.prompt, questions, settings.sentinels, sentinel_seed)
-        cases = _shuffled(batch, sentinels, sentinel_seed)
+        cases = [*batch, *(sentinel.case for sentinel in sentinels)]
+        random.Random(sentinel_seed).shuffle(cases)
         replies = asyncio.run(_ask_all(cases, settings, seed_for(seed, "ask", attempt)))
         all_replies = [reply for case_replies in replies.values() for reply in case_replies]
         spent = sum((reply.spent for reply in all_replies), spent)
         refused = next((reply.refused for reply in all_replies if reply.refused), refused)
-        texts = {key: [reply.text for reply in case_replies] for key, case_replies in replies.items()}
-        tally = Tally(sum(_passed(sentinel, texts, settings, grader) for sentinel in sentinels), len(sentinels))
+        passed = [
+            sentinel.passed(settings.prompt, verdict_on(sentinel.case, replies), grader) for sentinel in sentinels
+        ]
+        tally = Tally(sum(passed), len(sentinels))
         if tally.right >= settings.sentinel_accuracy * tally.n:
-            labels = [_label(case, texts, settings, grader) for case in batch]
+            labels = []
+            for case in batch:
+                verdict = verdict_on(case, replies)
+                truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else verdict.answer
+                labels.append(OracleLabel(case.key, settings.oracle, verdict.verdict, truth))
             return JudgedBatch(labels, tally, thrown_away, spent)
         thrown_away.append(tally)
     raise JudgeError(
@@ -97,45 +108,25 @@ def audit(batch: Sequence[Case], settings: Judge, grader: Grader, seed: int) -> 
     )
 
 
-def _shuffled(batch: Sequence[Case], sentinels: Sequence[Sentinel], seed: int) -> list[Case]:
-    cases = [*batch, *(sentinel.case for sentinel in sentinels)]
-    random.Random(seed).shuffle(cases)
-    return cases
-
-
-def _label(case: Case, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> OracleLabel:
-    verdict = combine_replies(settings.prompt, case, replies[case.key], grader)
-    truth = case.truth.solution if settings.prompt == "equivalence" and case.truth else verdict.answer
-    return OracleLabel(case.key, settings.oracle, verdict.verdict, truth)
-
-
-def _passed(sentinel: Sentinel, replies: dict[str, list[str | None]], settings: Judge, grader: Grader) -> bool:
-    verdict = combine_replies(settings.prompt, sentinel.case, replies[sentinel.case.key], grader)
-    return sentinel.passed(settings.prompt, verdict, grader)
-
-
 async def _ask_all(cases: Sequence[Case], settings: Judge, seed: int) -> dict[str, list[_Reply]]:
     """Key of a case -> its `samples` replies. All cases are asked about at the same time."""
 
     async def ask(http: aiohttp.ClientSession, item: tuple[Case, int]) -> _Reply:
         case, sample = item
-        return await _ask(http, case, settings, seed_for(seed, case.question, sample))
+        chat = messages(settings.prompt, case)
+        if chat is None:
+            return _Reply(None)
+        seed_of_reply = seed_for(seed, case.question, sample) % _SEEDS
+        try:
+            reply = await ask_chat(
+                http, settings, chat, settings.max_tokens, seed=seed_of_reply, temperature=settings.temperature
+            )
+        except RequestRefused as error:  # a question that a service refuses must not stop the audit of the others
+            return _Reply(None, Spent(1), refused=str(error))
+        # a reply that was cut off has not reached its answer
+        whole = reply.text and reply.finish_reason != "length" and not reply.filtered
+        return _Reply(reply.text if whole else None, reply.spent)
 
     samples = range(settings.samples)
     replies = iter(await ask_each(settings, product(cases, samples), ask, settings.concurrency))
     return {case.key: [next(replies) for _ in samples] for case in cases}
-
-
-async def _ask(http: aiohttp.ClientSession, case: Case, settings: Judge, seed: int) -> _Reply:
-    chat = messages(settings.prompt, case)
-    if chat is None:
-        return _Reply(None)
-    try:
-        reply = await ask_chat(
-            http, settings, chat, settings.max_tokens, seed=seed % _SEEDS, temperature=settings.temperature
-        )
-    except RequestRefused as error:  # a question that a service refuses must not stop the audit of the others
-        return _Reply(None, Spent(1), refused=str(error))
-    # a reply that was cut off has not reached its answer
-    whole = reply.text and reply.finish_reason != "length" and not reply.filtered
-    return _Reply(reply.text if whole else None, reply.spent)

@@ -75,10 +75,25 @@ def audit(rows: Sequence[tuple[str, str, str]], settings: Program) -> list[Oracl
             f"audit.program: expected {len(rows)} lines from {settings.file}, one for each pseudo-label, "
             f"got {len(printed)}"
         )
-    return [
-        _label(key, f"audit.program: {settings.file}, line {number}", line.decode(errors="replace"))
-        for number, ((key, _, _), line) in enumerate(zip(rows, printed, strict=True), 1)
-    ]
+    known, labels = get_args(OracleVerdict), []
+    for number, ((key, _, _), printed_line) in enumerate(zip(rows, printed, strict=True), 1):
+        position, line = f"audit.program: {settings.file}, line {number}", printed_line.decode(errors="replace")
+        try:
+            row = from_json(line)
+        except json.JSONDecodeError as error:
+            raise ProgramError(f"{position}: expected JSON, got {line[:_SHOWN]!r}") from error
+        if not isinstance(row, dict) or row.get("verdict") not in known:
+            raise ProgramError(
+                f"{position}: expected an object whose verdict is one of {', '.join(known)}, got {line[:_SHOWN]!r}"
+            )
+        truth = row.get("truth")
+        if isinstance(truth, bool) or not isinstance(truth, str | int | float | None) or len(str(truth)) > _MAX_TRUTH:
+            raise ProgramError(
+                f"{position}: truth: expected a text of at most {_MAX_TRUTH} characters, a number or null, "
+                f"got {str(truth)[:_SHOWN]!r}"
+            )
+        labels.append(OracleLabel(key, ORACLE, row["verdict"], None if truth is None else str(truth)))
+    return labels
 
 
 async def _output(settings: Program, given: bytes, most: int) -> bytes:
@@ -121,8 +136,8 @@ async def _output(settings: Program, given: bytes, most: int) -> bytes:
 class _Pipes(asyncio.SubprocessProtocol):
     """Keeps what a program prints: of its output at most a little more than `most` bytes, of its complaints the last.
 
-    `ended_or_too_much` is done when the program has ended and its pipes are closed, or as soon as it has printed more
-    than `most` bytes; `closed` when it has ended and its pipes are closed.
+    `closed`: the program has ended, and its pipes are closed. `ended_or_too_much`: this, or it has printed more than
+    `most` bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -151,22 +166,3 @@ class _Pipes(asyncio.SubprocessProtocol):
 def _set_done(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _label(key: str, position: str, line: str) -> OracleLabel:
-    known = get_args(OracleVerdict)
-    try:
-        row = from_json(line)
-    except json.JSONDecodeError as error:
-        raise ProgramError(f"{position}: expected JSON, got {line[:_SHOWN]!r}") from error
-    if not isinstance(row, dict) or row.get("verdict") not in known:
-        raise ProgramError(
-            f"{position}: expected an object whose verdict is one of {', '.join(known)}, got {line[:_SHOWN]!r}"
-        )
-    truth = row.get("truth")
-    if isinstance(truth, bool) or not isinstance(truth, str | int | float | None) or len(str(truth)) > _MAX_TRUTH:
-        raise ProgramError(
-            f"{position}: truth: expected a text of at most {_MAX_TRUTH} characters, a number or null, "
-            f"got {str(truth)[:_SHOWN]!r}"
-        )
-    return OracleLabel(key, ORACLE, row["verdict"], None if truth is None else str(truth))

@@ -12,15 +12,15 @@ from storage.session import Store
 def draw_sample(
     store: Store, run: str, iteration: int, oracle: str, size: int, *, kept_only: bool = False
 ) -> list[SampleRow]:
-    """Draw a sample of an iteration's pseudo-labels for an oracle, or extend the existing one to `size`.
+    """Draw a sample of an iteration's pseudo-labels for an oracle, or extend the existing sample to `size`.
 
-    Returns the whole sample in order of position. A smaller `size` than before changes nothing. With `kept_only` it is
-    drawn from the kept questions. A sample from all questions may follow one from the kept ones, and the other way
-    round: the existing one is extended by what it does not have. Within a stratum, both take the same questions first.
+    Returns the whole sample in order of position. A smaller `size` than before changes nothing. With `kept_only` the
+    sample is drawn from the kept questions. A sample from all questions may extend one from the kept questions, or the
+    reverse. Within a stratum, both take the same questions first.
 
     The draw derives from the run's seed and the iteration, and not from the oracle. So people and a judge grade the
-    same questions, and can be compared. Two processes that draw at once also draw the same questions. So the draw can
-    be computed before the write transaction, in which other writers wait: SQLite has only one write lock.
+    same questions, and can be compared. Two processes at once draw the same questions, too. So the draw is computed
+    before the write transaction: SQLite has only one write lock, for which other writers would wait.
 
     Raises:
         NotThere: no such run.

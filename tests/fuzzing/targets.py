@@ -23,6 +23,7 @@ from core.grading.grader import Grader
 from core.unicode import well_formed
 from orchestrator.installation.home import EXPERIMENTS, PRESETS
 from services.api.app import create_app
+from services.api.installation import Installation
 from storage.session import Store, open_store
 from tests.fuzzing import checks, inputs
 from tests.services.api_examples import RUN, fill
@@ -55,7 +56,7 @@ def resources() -> Iterator[Resources]:
         store = open_store(f"sqlite:///{folder}/coevo.db", create=True)
         stack.callback(store.close)
         fill(store)
-        app = create_app(store, folder / "exports", ask_for_keys=False, presets=PRESETS)
+        app = create_app(store, folder / "exports", ask_for_keys=False, installation=Installation(presets=PRESETS))
         yield Resources(folder, stack.enter_context(Grader()), store, TestClient(app, "http://localhost"))
 
 

@@ -18,7 +18,7 @@ from orchestrator.check.presets import describe, details_of, preset_names
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
 from services.api.app import PREFIX, create_app
-from services.api.routes.presets import DescribePreset
+from services.api.installation import Installation
 from services.api.schemas import PresetDetails
 from storage.session import Store
 
@@ -86,12 +86,12 @@ def test_the_judge_in_a_comment_is_complete_and_needs_only_a_service(name: str, 
 
 
 def test_the_api_says_what_presets_need_if_it_can_know(sqlite: Store, tmp_path: Path) -> None:
-    def presets(describe_preset: DescribePreset | None = None) -> dict[str, dict[str, object]]:
-        app = create_app(sqlite, tmp_path, ask_for_keys=False, presets=PRESETS, describe_preset=describe_preset)
+    def presets(installation: Installation) -> dict[str, dict[str, object]]:
+        app = create_app(sqlite, tmp_path, ask_for_keys=False, installation=installation)
         rows = TestClient(app, "http://localhost").get(f"{PREFIX}/presets").json()
         return {row["name"]: row for row in rows}
 
-    assert presets()["demo"]["details"] is None
-    row = presets(describe_preset=details_of)["rzero-single-gpu"]
+    assert presets(Installation(presets=PRESETS))["demo"]["details"] is None
+    row = presets(Installation(presets=PRESETS, describe_preset=details_of))["rzero-single-gpu"]
     assert row["details"] == PresetDetails.model_validate(details_of("rzero-single-gpu")).model_dump(mode="json")
     assert row["about"] == describe("rzero-single-gpu").about

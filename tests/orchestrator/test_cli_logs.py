@@ -16,6 +16,7 @@ from orchestrator.cli import app
 from orchestrator.installation.home import Home
 from orchestrator.reporting.run_log import kept, say
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.session import Store, open_store
 from tests.synthetic_run import create
@@ -82,7 +83,10 @@ def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
 
 def test_the_api_answers_the_last_lines_of_the_log(home: Home) -> None:
     store = store_of(home)
-    api = TestClient(create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs), "http://localhost")
+    api = TestClient(
+        create_app(store, home.exports, ask_for_keys=False, installation=Installation(run_logs=home.run_logs)),
+        "http://localhost",
+    )
     [warning] = api.get(f"{PREFIX}/runs/demo/log", params={"lines": 1}).json()
     assert (warning["level"], warning["stage"], warning["message"]) == ("WARNING", "evaluate", HOSTILE)
     assert api.get(f"{PREFIX}/runs/nobody/log").status_code == 404

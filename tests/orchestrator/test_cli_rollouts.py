@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from core.types import TrainingRollout
 from orchestrator.cli import app
 from services.api.app import create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.session import Store
@@ -51,7 +52,7 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
     writer = TextWriter(file)
     writer.add(0, [RolloutText(BEST.prompt_key, BEST.rollout, WRITTEN)])
     writer.finish()
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path)) as url:
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path))) as url:
         yield url
 
 

@@ -17,6 +17,7 @@ from core import processes
 from orchestrator.cli import app as cli
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.client import Client
 from services.run_report.figures import figures
 from services.run_states import MEANINGS
@@ -66,7 +67,9 @@ def views(tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterato
         store = open_store(home.database, create=True)
         store_each_state(store)
         prefect = prefect_at(prefect_url)
-        app = create_app(store, folder / "exports", ask_for_keys=False, prefect=prefect, presets=PRESETS)
+        app = create_app(
+            store, folder / "exports", ask_for_keys=False, installation=Installation(prefect=prefect, presets=PRESETS)
+        )
         with served(app) as url:
             for name, (_, states) in IN_PREFECT.items():
                 _accept(url, prefect_url, name, states)

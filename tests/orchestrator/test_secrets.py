@@ -21,6 +21,7 @@ from core.settings.audit import Audit, Judge
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.drift.outbox import deliver_one
 from services.prefect.server import PrefectServer
 from storage import queries
@@ -179,11 +180,13 @@ def api(planted: Planted) -> Iterator[httpx.Client]:
         planted.store,
         planted.home.exports,
         ask_for_keys=False,
-        prefect=PrefectServer("http://127.0.0.1:1", AUTH),
-        presets=PRESETS,
-        run_logs=planted.home.run_logs,
-        planned=fail,
-        refuse_unready=refuse,
+        installation=Installation(
+            prefect=PrefectServer("http://127.0.0.1:1", AUTH),
+            presets=PRESETS,
+            run_logs=planted.home.run_logs,
+            planned=fail,
+            refuse_unready=refuse,
+        ),
     )
     with console("api", planted.home.secrets()), served(app) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client

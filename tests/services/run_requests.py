@@ -11,6 +11,7 @@ from prefect_server import prefect_at
 
 from core.settings.parsing import load_config
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store
@@ -19,7 +20,9 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 def api_with_prefect(store: Store, exports: Path, prefect_url: str) -> TestClient:
-    app = create_app(store, exports, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS)
+    app = create_app(
+        store, exports, ask_for_keys=False, installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS)
+    )
     return TestClient(app, "http://localhost")
 
 

@@ -17,6 +17,7 @@ from core.settings.parsing import parse_config
 from core.statistics.estimates import wilson
 from core.types import LabelledQuestion, Question, Rollout, question_id
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import AnnotationRow
@@ -149,7 +150,9 @@ def test_texts_of_a_model_are_answered_whatever_characters_they_contain(store: S
         stage = {"run": RUN, "iteration": 2, "stage": "generate_questions", "owner": "me"}
         queries.ledger.claim_stage(session, **stage, lease_seconds=60)
         queries.ledger.fail_stage(session, **stage, error=f"a reply of{ODD}")
-    api = TestClient(create_app(store, exports, ask_for_keys=False, texts=tmp_path), "http://localhost")
+    api = TestClient(
+        create_app(store, exports, ask_for_keys=False, installation=Installation(texts=tmp_path)), "http://localhost"
+    )
     assert get(api, f"{ITERATION}/questions", text="<b>7")["items"][0]["answer"] == f"3{SHOWN}"
     detail = get(api, f"{ITERATION}/questions/{odd}")
     assert (detail["text"], detail["raw"]) == (shown_text, f"<question>{shown_text}</question>")

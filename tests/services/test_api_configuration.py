@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from core.settings.parsing import load_config, read_preset
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.rows import RunOrigin, SeriesPoint
 from storage.session import Store
@@ -30,7 +31,7 @@ def presets(tmp_path: Path) -> Path:
 @pytest.fixture
 def api(sqlite: Store, presets: Path, tmp_path: Path) -> TestClient:
     papers = ROOT / "deploy" / "runs" / "papers.tsv"
-    app = create_app(sqlite, tmp_path, ask_for_keys=False, presets=presets, papers=papers)
+    app = create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(presets=presets, papers=papers))
     return TestClient(app, "http://localhost")
 
 

@@ -12,6 +12,7 @@ from evaluation_examples import ITEMS, ODD, store_evaluation, store_recheck
 from fastapi.testclient import TestClient
 
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.client import Client
 from storage import queries
 from storage.session import Store
@@ -26,7 +27,7 @@ def key(store: Store, tmp_path: Path) -> str:
 
 @pytest.fixture
 def api(store: Store, tmp_path: Path, key: str) -> TestClient:
-    app = create_app(store, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")
+    app = create_app(store, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
     return TestClient(app, "http://localhost", raise_server_exceptions=True)
 
 
@@ -138,7 +139,9 @@ def test_an_unknown_evaluation_is_not_found(api: TestClient, path: str) -> None:
 def test_the_client_reads_evaluations(sqlite: Store, tmp_path: Path) -> None:
     fill(sqlite)
     key = store_evaluation(sqlite, tmp_path)
-    with served(create_app(sqlite, tmp_path / "exports", ask_for_keys=False, texts=tmp_path)) as url:
+    with served(
+        create_app(sqlite, tmp_path / "exports", ask_for_keys=False, installation=Installation(texts=tmp_path))
+    ) as url:
         api = Client(url)
         assert [row["id"] for row in api.get("/evaluations")] == [key]
         assert [row["run"] for row in api.get("/evaluations", run=RUN)] == [RUN]

@@ -19,7 +19,7 @@ from core.settings.config import CoEvolution
 from core.types import evaluation_id
 from services.api.access.keys import new_key
 from services.api.app import PREFIX, create_app
-from services.api.routes.presets import QuestionSets
+from services.api.installation import Installation, QuestionSets
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import Scope
@@ -54,7 +54,12 @@ def test_every_response_is_as_described(store: Store, tmp_path: Path, prefect_ur
     key = new_key(store, "tester", get_args(Scope))
     new_key(store, "spare", ["read"])
     prefect, question_sets = prefect_at(prefect_url), QuestionSets(("micro",))
-    app = create_app(store, tmp_path, ask_for_keys=True, prefect=prefect, presets=_PRESETS, question_sets=question_sets)
+    app = create_app(
+        store,
+        tmp_path,
+        ask_for_keys=True,
+        installation=Installation(prefect=prefect, presets=_PRESETS, question_sets=question_sets),
+    )
     described = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     operations = [result.ok() for result in described.get_all_operations()]
     statuses = {operation.label: _statuses(operation, key, cases) for operation in operations}

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from core.types import OracleLabel, OracleVerdict, Question, Role
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.session import Store
@@ -29,7 +30,9 @@ def texts(tmp_path: Path) -> Path:
 @pytest.fixture
 def api(store: Store, tmp_path: Path, texts: Path) -> TestClient:
     fill(store)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, texts=texts), "http://localhost")
+    return TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(texts=texts)), "http://localhost"
+    )
 
 
 def get(api: TestClient, path: str, **parameters: Any) -> Any:

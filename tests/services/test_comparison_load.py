@@ -12,8 +12,8 @@ import pytest
 from arrivals import Arrivals
 
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation, QuestionSets
 from services.api.routes import comparisons
-from services.api.routes.presets import QuestionSets
 from storage.errors import StoreError
 from storage.session import Store
 from tests.api_server import served
@@ -35,7 +35,9 @@ def test_other_routes_answer_while_many_comparisons_wait(
         raise StoreError("it took long")
 
     monkeypatch.setattr(comparisons, function, slow)
-    app = Arrivals(create_app(sqlite, tmp_path, ask_for_keys=False, question_sets=QuestionSets(("b",))))
+    app = Arrivals(
+        create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(question_sets=QuestionSets(("b",))))
+    )
     with served(app) as url, ThreadPoolExecutor(MANY) as clients, httpx.Client(trust_env=False, timeout=20) as http:
         requests = [clients.submit(httpx.get, f"{url}{PREFIX}/{path}", timeout=60) for _ in range(MANY)]
         app.wait_for(MANY)

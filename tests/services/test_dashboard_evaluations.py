@@ -11,6 +11,7 @@ from evaluation_examples import ODD, store_evaluation, store_recheck
 from playwright.sync_api import Page, expect
 
 from services.api.app import create_app
+from services.api.installation import Installation
 from storage.session import Store
 from tests.api_server import served
 from tests.browsing import violations, without_complaints
@@ -20,7 +21,9 @@ from tests.browsing import violations, without_complaints
 def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
     key = store_evaluation(sqlite, tmp_path / "texts")
     store_recheck(sqlite, key, "judge_gpt_4o_equivalence")
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")) as url:
+    with served(
+        create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
+    ) as url:
         yield url
 
 

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from core.settings.parsing import load_config, read_preset
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.drift.series import refresh
 from services.run_states import MEANINGS
 from storage import queries
@@ -52,7 +53,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     exports, papers = tmp_path_factory.mktemp("exports"), PRESETS / "papers.tsv"
-    with served(create_app(store, exports, ask_for_keys=False, presets=PRESETS, papers=papers)) as url:
+    with served(
+        create_app(store, exports, ask_for_keys=False, installation=Installation(presets=PRESETS, papers=papers))
+    ) as url:
         yield url
 
 

@@ -13,6 +13,7 @@ from prefect_server import post, prefect_at
 
 from core.types import Checkpoint
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
@@ -47,7 +48,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterator[str]:
     """The dashboard's address; its API has a Prefect server without a worker."""
     exports = tmp_path_factory.mktemp("exports")
-    app = create_app(store, exports, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS)
+    app = create_app(
+        store, exports, ask_for_keys=False, installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS)
+    )
     with served(app) as url:
         yield url
 

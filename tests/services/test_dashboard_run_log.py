@@ -15,6 +15,7 @@ from orchestrator.installation.home import ROOT, Home
 from orchestrator.plan import plan
 from orchestrator.reporting.run_log import kept, say
 from services.api.app import create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.session import open_store
 from tests.api_server import served
@@ -65,7 +66,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         queries.run_leases.claim_run(session, run="alone", owner="host:1:1", lease_seconds=600)
         first = {**held, "iteration": 0}
         queries.ledger.claim_stage(session, run="alone", stage="read_prompts", lease_seconds=600, **first)
-    app = create_app(store, home.exports, ask_for_keys=False, run_logs=home.run_logs, planned=plan)
+    app = create_app(
+        store, home.exports, ask_for_keys=False, installation=Installation(run_logs=home.run_logs, planned=plan)
+    )
     with served(app) as url:
         yield url
     store.close()

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from core.types import Role, TrainingRollout
 from services.api.app import create_app
+from services.api.installation import Installation
 from storage import queries
 from storage.queries.training_rollouts import Training
 from storage.rows import TrainedOnRow
@@ -41,7 +42,7 @@ def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
         writer = TextWriter(training_texts_paths(tmp_path, RUN, 1, role)[0])
         writer.add(0, [RolloutText(row.prompt_key, row.rollout, HOSTILE) for row in rollouts])
         writer.finish()
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path)) as url:
+    with served(create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path))) as url:
         yield url
 
 

@@ -15,7 +15,7 @@ from core.settings.parsing import parse_config
 from core.types import Checkpoint
 from orchestrator.question_sets.benchmarks import read_suite
 from services.api.app import PREFIX, create_app
-from services.api.routes.presets import QuestionSets
+from services.api.installation import Installation, QuestionSets
 from storage import queries
 from storage.session import Store
 
@@ -33,7 +33,9 @@ def send(sqlite: Store, tmp_path: Path, prefect_url: str) -> Send:
         )
     names = QuestionSets(("micro", "aime24"), {"srt": read_suite("srt")})
     prefect = prefect_at(prefect_url)
-    app = create_app(sqlite, tmp_path, ask_for_keys=False, prefect=prefect, question_sets=names)
+    app = create_app(
+        sqlite, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect, question_sets=names)
+    )
     api = TestClient(app, "http://localhost")
 
     def sent(expected: int = 202, **body: Any) -> Any:

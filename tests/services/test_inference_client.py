@@ -187,13 +187,14 @@ def test_batches_are_sent_ahead_come_in_order_and_end_with_the_first_failure() -
 
 
 def test_no_thread_is_left_if_no_session_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> dict[str, str]:
+    def fail(_url: str, _headers: dict[str, str]) -> None:
         raise OSError("too many open files")
 
-    monkeypatch.setattr("services.inference.access.headers", fail)
+    monkeypatch.setattr("services.inference.client.open_session", fail)
+    threads = {*threading.enumerate()}
     with pytest.raises(OSError, match="too many open files"):
         next(InferenceClient("http://127.0.0.1:1/v1", "solver").generate_in_turn([[PROMPT]], "wanted", 1))
-    assert "inference" not in {thread.name for thread in threading.enumerate()}
+    assert {*threading.enumerate()} <= threads
 
 
 def test_all_batches_together_have_at_most_concurrency_prompts_under_way() -> None:

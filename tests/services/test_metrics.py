@@ -21,6 +21,7 @@ from core.settings.costs import Rates
 from orchestrator.installation.home import ROOT
 from services.api.access.keys import new_key
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.api.metrics import LARGEST
 from services.costs import costs_by_stage
 from services.drift.outbox import ATTEMPTS
@@ -53,7 +54,9 @@ Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def api(store: Store, tmp_path: Path) -> TestClient:
     fill(store)
     add_watched_rows(store)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=SILENT), "http://localhost")
+    return TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(prefect=SILENT)), "http://localhost"
+    )
 
 
 def scrape(api: TestClient, **headers: str) -> str:
@@ -268,7 +271,9 @@ def test_metrics_need_a_key_where_the_api_asks_for_keys(store: Store, tmp_path: 
 
 
 def test_two_apps_have_the_same_metrics_and_only_coevo_s(api: TestClient, store: Store, tmp_path: Path) -> None:
-    other = TestClient(create_app(store, tmp_path, ask_for_keys=False, prefect=SILENT), "http://localhost")
+    other = TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(prefect=SILENT)), "http://localhost"
+    )
     assert samples(scrape(other)).keys() == samples(scrape(api)).keys()
     assert not re.search(r"^(?!coevo_|#)", scrape(api).rstrip("\n"), re.MULTILINE)
 

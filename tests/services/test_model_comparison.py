@@ -15,8 +15,8 @@ from core.settings.training import Sampling
 from core.statistics.estimates import average, paired_share_difference, share
 from core.types import Checkpoint
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation, QuestionSets
 from services.api.routes import comparisons
-from services.api.routes.presets import QuestionSets
 from services.client import Client
 from services.evaluations import figures_of
 from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
@@ -196,7 +196,7 @@ def test_over_rest(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     sampling = Sampling(top_p=1.0)
     suite = Suite(title="", source="", sampling=sampling, benchmarks={"a": 4, "b": 0})
     sets = QuestionSets(("a", "b", "c"), {"mine": suite})
-    app = create_app(run, tmp_path, ask_for_keys=False, question_sets=sets)
+    app = create_app(run, tmp_path, ask_for_keys=False, installation=Installation(question_sets=sets))
     with served(app) as url:
         answer = Client(url).get("/comparison/models", model=["r:base", "r:1"], suite="mine")
     comparison = TypeAdapter(ModelComparison).validate_python(answer)

@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from services import record_exports
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.client import Client
 from services.record_exports import export_records
 from storage.errors import NotThere
@@ -145,7 +146,9 @@ def test_an_evaluation_that_is_not_finished_or_not_there_is_not_exported(sqlite:
 
 def test_the_client_downloads_the_file_that_rest_serves(sqlite: Store, tmp_path: Path) -> None:
     key = store_evaluation(sqlite, tmp_path / "texts")
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False, texts=tmp_path / "texts")) as url:
+    with served(
+        create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
+    ) as url:
         api, target = Client(url), tmp_path / "records.parquet"
         manifest = api.export(f"/evaluations/{key}/exports/parquet", target)
     assert (manifest["rows"], manifest["answers"], manifest["texts"]) == (8, 40, True)

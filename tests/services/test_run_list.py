@@ -14,6 +14,7 @@ from prefect_server import post, prefect_at
 from core.settings.parsing import load_config
 from services.api import run_views
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.prefect import client as prefect
 from services.prefect.flow_runs import FlowRun
 from storage import queries
@@ -33,7 +34,12 @@ def api(store: Store, tmp_path: Path, prefect_url: str, monkeypatch: pytest.Monk
     """An API that asks Prefect for each request, since the tests change the states of flow runs without it."""
     monkeypatch.setattr(prefect, "_FRESH_S", 0.0)
     return TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at(prefect_url), presets=PRESETS),
+        create_app(
+            store,
+            tmp_path,
+            ask_for_keys=False,
+            installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS),
+        ),
         "http://localhost",
     )
 
@@ -210,7 +216,9 @@ def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Pa
     alone = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
     page = alone.get(f"{PREFIX}/runs").json()
     assert ([item["name"] for item in page["items"]], page["problem"]) == (["stored"], None)
-    silent = create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at("http://127.0.0.1:9"))
+    silent = create_app(
+        store, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect_at("http://127.0.0.1:9"))
+    )
     without_answer = TestClient(silent, "http://localhost").get(f"{PREFIX}/runs").json()
     assert without_answer["items"] == page["items"]
     assert "Prefect did not answer" in without_answer["problem"]

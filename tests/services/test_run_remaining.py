@@ -19,6 +19,7 @@ from orchestrator.ledger import owner
 from orchestrator.plan import LOOP, plan
 from orchestrator.reporting.progress import time_left
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.remaining import Remaining, RunRemaining, range_text, remaining_at
 from storage import queries
 from storage.models import Runs, Stages
@@ -52,7 +53,7 @@ def remaining(home: Home, run: str) -> dict[str, Any]:
     with store.write() as session:  # the stage began a minute ago
         begun = queries.tables.database_time(session) - timedelta(seconds=60)
         session.execute(update(Stages).where(Stages.status == "running").values(started_at=begun))
-    api = create_app(store, home.exports, ask_for_keys=False, planned=plan)
+    api = create_app(store, home.exports, ask_for_keys=False, installation=Installation(planned=plan))
     answer: dict[str, Any] = TestClient(api, "http://localhost").get(f"{PREFIX}/runs/{run}/remaining").json()
     return answer
 

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.reachable import ray_check
 from services.api.app import create_app
+from services.api.installation import Installation
 from services.prefect.server import PrefectServer
 from storage.session import Store
 from tests.http_server import Handler, listening
@@ -28,7 +29,7 @@ def scraped(
     store: Store, folder: Path, prefect: PrefectServer | None, ray: Callable[[], bool] | None = None
 ) -> dict[str, float]:
     """Metric or service -> its value."""
-    app = create_app(store, folder, ask_for_keys=False, prefect=prefect, ray_answers=ray)
+    app = create_app(store, folder, ask_for_keys=False, installation=Installation(prefect=prefect, ray_answers=ray))
     text = TestClient(app, "http://localhost").get("/metrics").text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {sample.labels.get("service", sample.name): sample.value for sample in samples}

@@ -15,6 +15,7 @@ from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_nam
 
 from orchestrator.flows import Answer
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from services.prefect.server import PrefectServer
 from storage import queries
 from storage.session import Store
@@ -232,17 +233,24 @@ def test_a_preset_that_cannot_be_read_does_not_hide_the_others(store: Store, tmp
     (tmp_path / "good.toml").write_text("# It is good.\n# Very.\nseed = 1\n")
     (tmp_path / "bad.toml").write_bytes(b"# \xff\n")
     (tmp_path / "folder.toml").mkdir()
-    api = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=tmp_path), "http://localhost")
+    api = TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(presets=tmp_path)), "http://localhost"
+    )
     listed = {preset["name"]: preset["about"] for preset in api.get(f"{PREFIX}/presets").json()}
     assert listed == {"good": "It is good.", "bad": "", "folder": ""}
 
 
 def test_without_prefect_no_run_can_be_started(store: Store, tmp_path: Path, name: str) -> None:
-    unknown = TestClient(create_app(store, tmp_path, ask_for_keys=False, presets=PRESETS), "http://localhost")
+    unknown = TestClient(
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(presets=PRESETS)), "http://localhost"
+    )
     assert "this API has no Prefect server" in send(unknown, "/runs", 503, name=name, preset="demo")
     url = "http://127.0.0.1:9"
     silent = TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, prefect=prefect_at(url), presets=PRESETS), "http://localhost"
+        create_app(
+            store, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect_at(url), presets=PRESETS)
+        ),
+        "http://localhost",
     )
     assert "Prefect did not answer" in send(silent, "/runs", 503, name=name, preset="demo")
     assert "Prefect did not answer" in send(silent, f"/runs/{name}/cancel", 503)
@@ -253,6 +261,7 @@ def test_a_wrong_prefect_password_is_named_in_the_error(
 ) -> None:
     stranger = PrefectServer(prefect_url, "coevo:another")
     api = TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, prefect=stranger, presets=PRESETS), "http://localhost"
+        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(prefect=stranger, presets=PRESETS)),
+        "http://localhost",
     )
     assert "PREFECT_API_AUTH_STRING of this API differs" in send(api, "/runs", 503, name=name, preset="demo")

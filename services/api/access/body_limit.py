@@ -1,5 +1,5 @@
-"""Refuses bodies of requests that are not in UTF-8, large ones before they are in memory, and slow ones. This needs a
-middleware, because FastAPI reads the body before it asks for a key."""
+"""Refuses the body of a request if it is not in UTF-8, is too large for the memory, or comes too slowly. A middleware
+does so, because FastAPI reads the body before it asks for a key."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ def limit_every_uvicorn() -> None:
 
 
 class Spreading:
-    """Middleware that closes the connection after one answer in twenty, so that the client opens another one.
+    """Middleware that closes the connection after one answer in twenty. The client then opens a new connection.
 
-    A new connection goes to any process that is awake. So of fifty connections that come at once, one process may get
-    forty, and would keep them. Connections that come one by one go to the process that has less to do.
+    Any process that is awake may take a new connection. Of fifty connections at once, one process may take forty, and
+    would keep them. Single new connections go to the process with less to do.
     """
 
     def __init__(self, app: ASGIApp) -> None:

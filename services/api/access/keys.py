@@ -13,6 +13,7 @@ from typing import Annotated, get_args
 from fastapi import HTTPException, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from services.api.problems import invalid
 from storage import queries
 from storage.errors import StoreError
 from storage.rows import Scope
@@ -20,6 +21,9 @@ from storage.session import Store
 
 _PREFIX = "coevo_"
 _HOME = "home-"  # the names of homes' own keys, which belong to no person, begin with it
+# A person's name in a request, in a field `by` or `annotator`.
+PERSON = r"^[^\x00-\x1f\x7f]{1,100}$"
+OF_KEY = "It is ignored if the request has a person's key: then it is the name of the key."
 _bearer = HTTPBearer(auto_error=False, description="A key that `coevo store keys add` made")
 
 
@@ -67,6 +71,17 @@ def needs(scope: Scope) -> Callable[..., None]:
             request.state.key_name = key.name
 
     return check
+
+
+def person(request: Request, name: str | None, field: str, where: str = "body") -> str:
+    """Who asks: the person of the request's key, else `name`, which is the `field` of the request's body or query.
+
+    Raises `RequestValidationError` if there is neither.
+    """
+    person: str | None = getattr(request.state, "key_name", name)
+    if person is None:
+        raise invalid(field, "expected a name, because the request has no person's key; got none", where)
+    return person
 
 
 def _name_of_home(sha256: str) -> str:

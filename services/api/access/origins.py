@@ -16,32 +16,31 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.api.problems import MEDIA_TYPE, Problem, documented, problem
+from services.api.problems import MEDIA_TYPE, documented, problem
 
 # The refusals of a route that writes: a body that is not text, late or too large (body_limit.py), and `same_site`'s.
 REFUSALS = documented(400, 403, 408, 413, 415)
 
 
 def same_site(request: Request) -> None:
-    """A dependency of every route that writes. It refuses requests from pages of other sites.
+    """A dependency of every route that writes. It refuses requests from pages of other sites, except those that read.
 
     A browser says in `Origin` which site the page belongs to, and sends JSON across sites only to a server that allows
     it. It also sends methods other than POST across sites only to such a server, so their bodies need not be JSON.
     """
+    if request.method == "GET":
+        return
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    if origin is not None and _site(origin) != host.lower():
-        raise HTTPException(403, f"Origin: expected none, or that of {host!r}, got {origin[:100]!r}")
+    if origin is not None:
+        try:
+            site = urlsplit(origin).netloc.lower()
+        except ValueError:
+            site = ""
+        if not site or site != host.lower():
+            raise HTTPException(403, f"Origin: expected none, or that of {host!r}, got {origin[:100]!r}")
     kind = request.headers.get("content-type", "")
     if request.method == "POST" and kind.partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, f"Content-Type: expected application/json, got {kind[:100]!r}")
-
-
-def _site(origin: str) -> str | None:
-    """The host and port of an origin; None if it has no valid one."""
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None
 
 
 class OwnMachineOnly:
@@ -52,30 +51,26 @@ class OwnMachineOnly:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and (refusal := _refusal(scope, Headers(scope=scope))) is not None:
-            answer = JSONResponse(refusal.model_dump(), refusal.status, media_type=MEDIA_TYPE)
-            await answer(scope, receive, send)
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, send)
-
-
-def _refusal(scope: Scope, headers: Headers) -> Problem | None:
-    host, fetch_site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
-    if not _is_own(host):
-        detail = f"Host: expected localhost or a loopback address, as the API asks for no keys; got {host[:100]!r}"
-        return problem(421, detail)
-    # Browsers send it with every request. "none" is an address that a person typed. "same-site" is another port of this
-    # host.
-    if fetch_site not in ("none", "same-origin") and not _opens_a_page(scope, headers):
-        detail = f"Sec-Fetch-Site: expected same-origin or none, as the API asks for no keys; got {fetch_site[:100]!r}"
-        return problem(403, detail)
-    return None
-
-
-def _opens_a_page(scope: Scope, headers: Headers) -> bool:
-    """Whether a person follows a link to a page of the dashboard. The page does nothing until its own script runs."""
-    to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
-    return to_a_page and headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
+        headers = Headers(scope=scope)
+        # Browsers send Sec-Fetch-Site with every request. "none" is an address that a person typed. "same-site" is
+        # another port of this host.
+        host, fetch_site = headers.get("host", ""), headers.get("sec-fetch-site", "none")
+        # A person may follow a link to a page of the dashboard, which does nothing until its own script runs.
+        to_a_page = not scope["path"].startswith(("/api/", "/metrics", "/healthz"))
+        navigates = headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in ("GET", "HEAD")
+        expected = "as the API asks for no keys; got"
+        if not _is_own(host):
+            refusal = problem(421, f"Host: expected localhost or a loopback address, {expected} {host[:100]!r}")
+        elif fetch_site not in ("none", "same-origin") and not (to_a_page and navigates):
+            refusal = problem(403, f"Sec-Fetch-Site: expected same-origin or none, {expected} {fetch_site[:100]!r}")
+        else:
+            await self.app(scope, receive, send)
+            return
+        answer = JSONResponse(refusal.model_dump(), refusal.status, media_type=MEDIA_TYPE)
+        await answer(scope, receive, send)
 
 
 def _is_own(host: str) -> bool:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Path
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.api.access.keys import new_key
-from services.api.access.origins import same_site
 from services.api.dependencies import StoreDependency
 from services.api.problems import documented
 from storage import queries
-from storage.errors import StoreError
 from storage.queries.keys import KEY_NAME
 from storage.rows import KeyRow, Scope
 
@@ -41,17 +39,13 @@ def list_keys(store: StoreDependency) -> list[KeyRow]:
         return queries.keys.list_keys(session)
 
 
-@router.post("", status_code=201, responses=documented(409, 415), dependencies=[Depends(same_site)])
+@router.post("", status_code=201, responses=documented(409))
 def add_key(store: StoreDependency, body: KeyRequest) -> NewKey:
     """Make a key. It may have any scopes."""
-    try:
-        key = new_key(store, body.name, body.scopes)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
-    return NewKey(name=body.name, scopes=body.scopes, key=key)
+    return NewKey(name=body.name, scopes=body.scopes, key=new_key(store, body.name, body.scopes))
 
 
-@router.delete("/{key}", responses=documented(404), dependencies=[Depends(same_site)])
+@router.delete("/{key}", responses=documented(404))
 def revoke_key(store: StoreDependency, key: Annotated[str, Path(pattern=_NAME, examples=["ann"])]) -> KeyRow:
     """Revoke a key. The key of this request may be revoked, too."""
     with store.write() as session:

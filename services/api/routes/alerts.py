@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
-from sqlalchemy.orm import Session
 
-from services.api.access.origins import same_site
+from services.api.access.keys import OF_KEY, PERSON, person
 from services.api.dependencies import Limit, StoreDependency
-from services.api.problems import documented, invalid
+from services.api.problems import documented
 from storage import queries
-from storage.errors import AlreadyAcknowledged, NotThere
+from storage.errors import NotThere
 from storage.queries.alerts import AlertGroup
 from storage.queries.runs import RUN_NAME
 from storage.rows import AlertRow, DeliveryRow, Severity
@@ -21,7 +20,6 @@ router = APIRouter(prefix="/alerts", tags=["alerts"])
 acknowledging = APIRouter(prefix="/alerts", tags=["alerts"])  # needs the scope `run`, like managing runs
 
 _ID = r"^[0-9a-f]{16}$"
-_BY = "Who acknowledges the alert. It is ignored if the request has a person's key: then it is the name of the key."
 AlertId = Annotated[str, Path(pattern=_ID, examples=["0123456789abcdef"])]
 
 
@@ -38,7 +36,7 @@ class AlertDetail(BaseModel):
 class Acknowledgement(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    by: str | None = Field(None, pattern=r"^[^\x00-\x1f\x7f]{1,100}$", examples=["ann"], description=_BY)
+    by: str | None = Field(None, pattern=PERSON, examples=["ann"], description=f"Who acknowledges the alert. {OF_KEY}")
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["Restarted from iteration 3."])
 
 
@@ -65,7 +63,10 @@ def list_alerts(
     with store.read() as session:
         if run is not None:
             queries.runs.get_run(session, run)
-        last = _last_alert(session, after)
+        try:
+            last = None if after is None else queries.alerts.get_alert(session, after)
+        except NotThere as error:
+            raise HTTPException(400, f"after: expected `next` of a previous page, got {after!r}") from error
         alerts = queries.alerts.list_alerts(
             session, run=run, severity=severity, acknowledged=acknowledged, after=last, limit=limit + 1
         )
@@ -89,40 +90,21 @@ def get_alert(store: StoreDependency, alert: AlertId) -> AlertDetail:
         )
 
 
-@acknowledging.post(
-    "/{alert}/acknowledgement", responses=documented(403, 404, 409, 415), dependencies=[Depends(same_site)]
-)
-def acknowledge_alert(request: Request, alert: AlertId, body: Acknowledgement) -> AlertRow:
+@acknowledging.post("/{alert}/acknowledgement", responses=documented(404, 409))
+def acknowledge_alert(request: Request, store: StoreDependency, alert: AlertId, body: Acknowledgement) -> AlertRow:
     """Acknowledge an alert. This can be done once."""
-    by = _person(request, body)
-    with request.app.state.store.write() as session:
-        try:
-            return queries.alerts.acknowledge(session, alert, by, body.note)
-        except AlreadyAcknowledged as error:
-            raise HTTPException(409, str(error)) from error
+    by = person(request, body.by, "by")
+    with store.write() as session:
+        return queries.alerts.acknowledge(session, alert, by, body.note)
 
 
-@acknowledging.post("/acknowledgement", responses=documented(403, 404, 415), dependencies=[Depends(same_site)])
-def acknowledge_group(request: Request, body: GroupAcknowledgement) -> Acknowledged:
+@acknowledging.post("/acknowledgement", responses=documented(404))
+def acknowledge_group(request: Request, store: StoreDependency, body: GroupAcknowledgement) -> Acknowledged:
     """Acknowledge the open alerts of a run by a rule that were raised until then, all together."""
-    by = _person(request, body)
-    with request.app.state.store.write() as session:
+    by = person(request, body.by, "by")
+    with store.write() as session:
         queries.runs.get_run(session, body.run)
         alerts = queries.alerts.acknowledge_group(
             session, run=body.run, rule=body.rule, until=body.until, by=by, note=body.note
         )
         return Acknowledged(alerts=alerts)
-
-
-def _person(request: Request, body: Acknowledgement) -> str:
-    by: str | None = getattr(request.state, "key_name", body.by)
-    if by is None:
-        raise invalid("by", "expected a name, because the request has no person's key; got none")
-    return by
-
-
-def _last_alert(session: Session, after: str | None) -> AlertRow | None:
-    try:
-        return None if after is None else queries.alerts.get_alert(session, after)
-    except NotThere as error:
-        raise HTTPException(400, f"after: expected `next` of a previous page, got {after!r}") from error

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Request
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from core.statistics.audits import AuditError
 from core.statistics.calibration import Fold
 from core.statistics.estimates import Estimate
-from services.api.access.origins import same_site
 from services.api.dependencies import Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.oracles.accuracy import (
@@ -27,7 +25,6 @@ from services.oracles.human import ORACLE
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.rows import Slice
-from storage.session import Store
 
 router = APIRouter(prefix="/runs/{run}", tags=["audits"])
 drawing = APIRouter(prefix="/runs/{run}", tags=["audits"])  # needs the scope `label`
@@ -109,13 +106,7 @@ class RunAudits(BaseModel):
             measured=audits.measured,
             estimated=audits.estimated,
             checks=[
-                EstimateCheck(
-                    oracle=oracle,
-                    over=over,
-                    error=check.error,
-                    held=check.held,
-                    folds=list(check.folds),
-                )
+                EstimateCheck(oracle=oracle, over=over, error=check.error, held=check.held, folds=list(check.folds))
                 for oracle, over, check in audits.checks
             ],
             oracles=audits.oracles,
@@ -123,21 +114,12 @@ class RunAudits(BaseModel):
         )
 
 
-@drawing.post(
-    "/iterations/{iteration}/samples",
-    status_code=201,
-    responses=documented(404, 409),
-    dependencies=[Depends(same_site)],
-)
-def draw(request: Request, run: RunName, iteration: Iteration, body: SampleRequest) -> Sample:
+@drawing.post("/iterations/{iteration}/samples", status_code=201, responses=documented(404, 409))
+def draw(store: StoreDependency, run: RunName, iteration: Iteration, body: SampleRequest) -> Sample:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
-    store: Store = request.app.state.store
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
-    try:
-        draw_sample(store, run, iteration, body.oracle, body.size)
-    except AuditError as error:
-        raise HTTPException(409, str(error)) from error
+    draw_sample(store, run, iteration, body.oracle, body.size)
     with store.read() as session:
         return _sample(session, run, iteration, body.oracle)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Query
 
-from services.api.dependencies import StoreDependency, in_own_threads
+from services.api.dependencies import InstallationDependency, StoreDependency, in_own_threads
 from services.api.problems import documented, invalid
-from services.api.routes.presets import QuestionSets
 from services.api.schemas import ExperimentRuns
 from services.comparison import Comparison, arms_named, compare
 from services.model_comparison import METRIC, ModelComparison, compare_models, models_named
 from storage import queries
-from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["comparisons"])
@@ -46,19 +44,14 @@ def get_comparison(
     ],
 ) -> Comparison:
     """Accuracy by iteration of each arm, over its seeds, and its difference to the baseline on the same questions."""
-    try:
-        with store.read() as session:
-            return compare(session, *arms_named(session, name))
-    except NotThere:
-        raise
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
+        return compare(session, *arms_named(session, name))
 
 
 @router.get("/comparison/models", responses=documented(404, 409))
 @_comparison
 def get_model_comparison(
-    request: Request,
+    installation: InstallationDependency,
     store: StoreDependency,
     model: Annotated[
         list[_Model],
@@ -80,19 +73,14 @@ def get_model_comparison(
 ) -> ModelComparison:
     """Models on several benchmarks and on their average, from stored evaluations, and the difference to the first model
     on the same questions."""
-    sets: QuestionSets = request.app.state.question_sets
+    sets = installation.question_sets
     sets.refuse_unknown(benchmark, suite, "query", "benchmark")
     of_suite = sets.suites[suite].protocols() if suite is not None else {}
     protocols = {**dict.fromkeys(benchmark), **of_suite}
-    try:
-        with store.read() as session:
-            models = [name for group in models_named(session, model, [*protocols]).values() for name in group]
-            figures = len(models) * len(protocols) * max(1, len(metric))
-            if figures > _MOST_FIGURES:
-                expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"
-                raise invalid("model", f"{expected}, got {figures:,}", "query")
-            return compare_models(session, models, protocols, metric or [None])
-    except NotThere:
-        raise
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
+    with store.read() as session:
+        models = [name for group in models_named(session, model, [*protocols]).values() for name in group]
+        figures = len(models) * len(protocols) * max(1, len(metric))
+        if figures > _MOST_FIGURES:
+            expected = f"expected at most {_MOST_FIGURES:,} figures, of models on benchmarks in metrics"
+            raise invalid("model", f"{expected}, got {figures:,}", "query")
+        return compare_models(session, models, protocols, metric or [None])

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from core.settings.parsing import ConfigError
-from services.api.dependencies import RunName, StoreDependency
+from services.api.dependencies import InstallationDependency, RunName, StoreDependency
 from services.api.problems import documented
-from services.api.routes.presets import Presets
 from services.comparison import counted_runs
 from services.configuration import Configuration, configuration_of
 from services.latest_figures import LatestFigures, latest_figures
 from services.run_series import ComparedFigure, LabelledCurve, figures_of, labelled_curves
 from services.settings_comparison import SettingsComparison, compare_settings
 from storage import queries
-from storage.errors import StoreError
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["configuration"])
@@ -33,25 +29,18 @@ Oracle = Annotated[str | None, Query(pattern=_WORD, description="By default the 
 
 
 @router.get("/runs/{run}/configuration", responses=documented(404, 409))
-def get_configuration(request: Request, store: StoreDependency, presets: Presets, run: RunName) -> Configuration:
+def get_configuration(store: StoreDependency, installation: InstallationDependency, run: RunName) -> Configuration:
     """Every setting of a run with its source, its default and the paper's value, and the configuration as TOML."""
-    papers: Path | None = request.app.state.papers
     with store.read() as session:
         preset = queries.runs.get_run(session, run).preset
-        try:
-            return configuration_of(session, run, presets.get(preset or ""), papers)
-        except ConfigError as error:
-            raise HTTPException(409, str(error)) from error
+        return configuration_of(session, run, installation.preset_files().get(preset or ""), installation.papers)
 
 
 @router.get("/comparison/settings", responses=documented(404, 409))
 def get_settings_comparison(store: StoreDependency, run: Runs) -> SettingsComparison:
     """The settings in which runs differ, and the groups of runs that differ only in their seed and length."""
     with store.read() as session:
-        try:
-            return compare_settings(session, run)
-        except ConfigError as error:
-            raise HTTPException(409, str(error)) from error
+        return compare_settings(session, run)
 
 
 @router.get("/comparison/figures", responses=documented(404))
@@ -79,13 +68,10 @@ def get_compared_series(
     with store.read() as session:
         _refuse_unknown(session, run)
         arms = {name_of_run: [name_of_run] for name_of_run in run}
-        try:
-            if grouped:
-                groups = compare_settings(session, run).groups
-                arms = {group.label: counted_runs(session, group.runs) for group in groups}
-            return labelled_curves(session, arms, name, by == "step", oracle)
-        except (ConfigError, StoreError) as error:
-            raise HTTPException(409, str(error)) from error
+        if grouped:
+            groups = compare_settings(session, run).groups
+            arms = {group.label: counted_runs(session, group.runs) for group in groups}
+        return labelled_curves(session, arms, name, by == "step", oracle)
 
 
 @router.get("/comparison/latest", responses=documented(404))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.settings.bounds import Positive, Seed, Temperature, Tokens
 from core.settings.evaluation import Protocol, Samples
-from services.api.dependencies import PrefectDependency, StoreDependency
+from services.api.dependencies import InstallationDependency, PrefectDependency, StoreDependency
 from services.api.problems import documented, invalid
-from services.api.routes.triggers import STARTS
 from services.api.schemas import TriggeredEvaluation
 from services.evaluations import RUN_MODEL, servable_checkpoint
 from storage.errors import NotThere
-from storage.session import Store
 
 router = APIRouter(prefix="/evaluations", tags=["evaluations"])
 _Name = Annotated[str, Field(max_length=100)]
@@ -48,17 +46,22 @@ class EvaluationStart(BaseModel):
     seed: Seed = 0
 
 
-@router.post("", responses=documented(409, 503), **STARTS)
+@router.post("", status_code=202, responses=documented(409, 503))
 def create_evaluation(
-    request: Request, store: StoreDependency, prefect: PrefectDependency, body: EvaluationStart
+    installation: InstallationDependency, store: StoreDependency, prefect: PrefectDependency, body: EvaluationStart
 ) -> TriggeredEvaluation:
     """Start an evaluation of a run's model. Its figures are under /evaluations once its first answers are stored.
 
     A model is named by its run, and benchmarks and suites are those of this server, because a path or an address would
     let a caller choose what the server reads.
     """
-    request.app.state.question_sets.refuse_unknown(body.benchmarks, body.suite, "body", "benchmarks")
-    _refuse_missing(store, body.model)
+    installation.question_sets.refuse_unknown(body.benchmarks, body.suite, "body", "benchmarks")
+    run, _, which = body.model.rpartition(":")
+    try:
+        with store.read() as session:
+            servable_checkpoint(session, run, which)
+    except NotThere as error:
+        raise invalid("model", str(error)) from error
     parameters: dict[str, Any] = {**body.model_dump(), "suite": body.suite or ""}
     earlier = prefect.evaluations(body.model, parameters)
     for flow_run in earlier:
@@ -68,12 +71,3 @@ def create_evaluation(
     flow_run = prefect.start_evaluation(body.model, parameters, earlier)
     url = prefect.page_of(flow_run)
     return TriggeredEvaluation(model=body.model, flow_run=flow_run.id, state=flow_run.state, url=url)
-
-
-def _refuse_missing(store: Store, model: str) -> None:
-    run, _, which = model.rpartition(":")
-    try:
-        with store.read() as session:
-            servable_checkpoint(session, run, which)
-    except NotThere as error:
-        raise invalid("model", str(error)) from error

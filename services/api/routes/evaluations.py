@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
-from services.api.dependencies import After, Limit, StoreDependency
+from services.api.dependencies import After, InstallationDependency, Limit, StoreDependency
 from services.api.problems import documented
 from services.evaluations import (
     EvaluationFigures,
@@ -70,9 +70,9 @@ def list_records(store: StoreDependency, evaluation: Key, limit: Limit = 50, aft
 
 
 @router.get("/{evaluation}/record", responses=documented(404))
-def get_record(request: Request, store: StoreDependency, evaluation: Key, item: Item) -> Record:
+def get_record(installation: InstallationDependency, store: StoreDependency, evaluation: Key, item: Item) -> Record:
     """One question with the answers to it and, where they are kept, the whole replies."""
     with store.read() as session:
-        record = record_of(session, evaluation, item, request.app.state.texts)
+        record = record_of(session, evaluation, item, installation.texts)
     texts = None if record.texts is None else [text[:_LONGEST] for text in record.texts]
     return replace(record, texts=texts)

@@ -4,7 +4,7 @@ the first request, and then served from disk, also in ranges. A file that takes 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from functools import partial
 from typing import Annotated, Any, Self
 
@@ -200,15 +200,11 @@ async def _response(request: Request, writing: Writing, kind: Format) -> Respons
         )
     file = writing.result()
     headers = {"ETag": f'"{file.manifest["sha256"]}"'}
-    if _has_it(request.headers.getlist("if-none-match"), headers["ETag"]):
+    lines = request.headers.getlist("if-none-match")  # the tags of what the client has already (RFC 9110, 13.1.2)
+    tags = {name.strip().removeprefix("W/") for line in lines for name in line.split(",")}
+    if tags & {"*", headers["ETag"]}:
         return Response(status_code=304, headers=headers)
     return _File(file.path, media_type=_MEDIA_TYPES[kind], filename=file.path.name, headers=headers)
-
-
-def _has_it(if_none_match: Sequence[str], tag: str) -> bool:
-    """Whether a client has the file with this tag already, by its `If-None-Match` (RFC 9110, 13.1.2)."""
-    named = [name.strip().removeprefix("W/") for line in if_none_match for name in line.split(",")]
-    return "*" in named or tag in named
 
 
 class _File(FileResponse):
@@ -247,11 +243,11 @@ def _of_runs(request: Request, query: RunsExportQuery) -> Awaitable[Writing]:
 
 
 def _planned(state: State, query: ExportQuery, runs: str | tuple[str, ...]) -> Planned:
-    selection = query.selection(runs)
-    return exports.plan(state.store, state.exports, selection, query.format, state.texts, state.ending.is_set)
+    texts, selection = state.installation.texts, query.selection(runs)
+    return exports.plan(state.store, state.exports, selection, query.format, texts, state.ending.is_set)
 
 
 def _records(request: Request, key: str, kind: PlainFormat) -> Awaitable[Writing]:
     state = request.app.state
-    planned = partial(record_exports.plan, state.store, state.exports, state.texts, key, kind, state.ending.is_set)
-    return begin(request, planned)
+    of_state = (state.store, state.exports, state.installation.texts)
+    return begin(request, partial(record_exports.plan, *of_state, key, kind, state.ending.is_set))

@@ -31,18 +31,8 @@ def list_evaluations(store: StoreDependency, run: RunName) -> list[Evaluation]:
     """The results of the run's checkpoints on benchmarks."""
     with store.read() as session:
         queries.runs.get_run(session, run)
-        return [
-            Evaluation(
-                checkpoint=row.checkpoint,
-                benchmark=row.benchmark,
-                samples=row.samples,
-                pass_at_1=row.pass_at_1,
-                greedy=row.greedy,
-                majority=row.majority,
-            )
-            for row in queries.evaluations.evaluation_sums(session, run)
-            if row.greedy is not None
-        ]
+        rows = queries.evaluations.evaluation_sums(session, run)
+        return [Evaluation.model_validate(row, from_attributes=True) for row in rows if row.greedy is not None]
 
 
 @router.get("/matrix", responses=documented(404))

@@ -5,26 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from core.types import OracleVerdict, question_id
-from services.api.access.origins import same_site
+from services.api.access.keys import OF_KEY, PERSON, person
 from services.api.dependencies import Index, Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.oracles import human
 from storage import queries
-from storage.queries.audits import AlreadyAnnotated
 from storage.rows import AnnotationRow, QuestionEntry
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}/labelling", tags=["labelling"])
 
-_NAME = r"^[^\x00-\x1f\x7f]{1,100}$"
-_ANNOTATOR = "Who labels. It is ignored if the request has a person's key: then it is the name of the key."
+_ANNOTATOR = f"Who labels. {OF_KEY}"
 
 
 class ToLabel(BaseModel):
@@ -70,7 +67,7 @@ class AnnotationRequest(BaseModel):
 
     verdict: OracleVerdict = Field(description="`unknown` skips the question, and never settles it.")
     note: str = Field("", pattern=r"^[^\x00]{0,2000}$", examples=["The units are missing."])
-    annotator: str | None = Field(None, pattern=_NAME, examples=["ann"], description=_ANNOTATOR)
+    annotator: str | None = Field(None, pattern=PERSON, examples=["ann"], description=_ANNOTATOR)
 
 
 @router.get("/next", responses=documented(404))
@@ -79,43 +76,38 @@ def next_question(
     store: StoreDependency,
     run: RunName,
     iteration: Iteration,
-    annotator: Annotated[str | None, Query(pattern=_NAME, examples=["ann"], description=_ANNOTATOR)] = None,
+    annotator: Annotated[str | None, Query(pattern=PERSON, examples=["ann"], description=_ANNOTATOR)] = None,
 ) -> Labelling:
     """The next question of the iteration's human sample, in the order in which it was drawn. Questions that are
     settled, or that this annotator has annotated, are left out."""
-    name = _annotator(request, annotator, "query")
+    name = person(request, annotator, "annotator", "query")
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
         return _labelling(session, run, iteration, name)
 
 
-@router.post("/{index}", status_code=201, responses=documented(404, 409), dependencies=[Depends(same_site)])
-def say(request: Request, run: RunName, iteration: Iteration, index: Index, body: AnnotationRequest) -> Labelling:
+@router.post("/{index}", status_code=201, responses=documented(404, 409))
+def say(
+    request: Request,
+    store: StoreDependency,
+    run: RunName,
+    iteration: Iteration,
+    index: Index,
+    body: AnnotationRequest,
+) -> Labelling:
     """Say whether a question's pseudo-label is right. The response has the next question. An annotator can annotate a
     question once. Two annotators who agree settle it; if they disagree, a third one decides."""
-    name = _annotator(request, body.annotator, "body")
+    name = person(request, body.annotator, "annotator")
     row = AnnotationRow(question_id(run, iteration, index), name, body.verdict, body.note, datetime.now(UTC))
-    with request.app.state.store.write() as session:
+    with store.write() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
-        try:
-            completes_question = human.annotate(session, row)
-        except AlreadyAnnotated as error:
-            raise HTTPException(409, str(error)) from error
-        if completes_question:
+        if human.annotate(session, row):
             refresh_labels(session, run, iteration)
             # The figures are tested once the sample is over, not at every label. They are tested again when a question
             # is settled after that.
             if human.is_over(session, run, iteration):
                 raise_alerts(session, run, iteration)
         return _labelling(session, run, iteration, name)
-
-
-def _annotator(request: Request, parameter: str | None, location: str) -> str:
-    name: str | None = getattr(request.state, "key_name", parameter)
-    if name is None:
-        message = "expected a name, because the request has no person's key; got none"
-        raise RequestValidationError([{"loc": (location, "annotator"), "msg": message}])
-    return name
 
 
 def _labelling(session: Session, run: str, iteration: int, annotator: str) -> Labelling:

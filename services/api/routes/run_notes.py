@@ -5,21 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.api.access.origins import same_site
+from services.api.access.keys import OF_KEY, PERSON
 from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
 from storage import queries
-from storage.errors import NotThere, StoreError
 from storage.queries.run_notes import LONGEST_NOTE, MOST_TAGS, TAG
 from storage.rows import TagCount
 
 router = APIRouter(tags=["notes"])
 writing = APIRouter(tags=["notes"])  # needs the scope `run`, like managing runs
 
-_BY = "Who changes them. It is ignored if the request has a person's key: then it is the name of the key."
 _Tags = Annotated[list[Annotated[str, Field(pattern=f"^{TAG.pattern}$")]], Field(max_length=MOST_TAGS)]
 
 
@@ -36,7 +34,7 @@ class RunNotes(BaseModel):
         examples=["The filter was off by mistake."],
         description="Plain text with line breaks. Null: the note stays as it is.",
     )
-    by: str | None = Field(None, pattern=r"^[^\x00-\x1f\x7f]{1,100}$", examples=["ann"], description=_BY)
+    by: str | None = Field(None, pattern=PERSON, examples=["ann"], description=f"Who changes them. {OF_KEY}")
 
 
 class NotesOfRun(BaseModel):
@@ -56,15 +54,10 @@ def list_tags(store: StoreDependency) -> list[TagCount]:
         return queries.run_notes.tags_in_use(session)
 
 
-@writing.post("/runs/{run}/notes", responses=documented(403, 404, 409, 415), dependencies=[Depends(same_site)])
-def annotate_run(request: Request, run: RunName, body: RunNotes) -> NotesOfRun:
+@writing.post("/runs/{run}/notes", responses=documented(404, 409))
+def annotate_run(request: Request, store: StoreDependency, run: RunName, body: RunNotes) -> NotesOfRun:
     """Change the tags and the note of a run. This does not change what the run does, and is possible at any time."""
     by: str | None = getattr(request.state, "key_name", body.by)
-    with request.app.state.store.write() as session:
-        try:
-            row = queries.run_notes.annotate(session, run, add=body.add, remove=body.remove, note=body.note, by=by)
-        except NotThere:
-            raise
-        except StoreError as error:
-            raise HTTPException(409, str(error)) from error
+    with store.write() as session:
+        row = queries.run_notes.annotate(session, run, add=body.add, remove=body.remove, note=body.note, by=by)
     return NotesOfRun(run=run, tags=row.tags, note=row.note, noted_by=row.noted_by, noted_at=row.noted_at)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 
-from core.settings.config import RunConfig
 from services.api import run_views
-from services.api.dependencies import After, Limit, PrefectDependency, RunName, StoreDependency
+from services.api.dependencies import (
+    After,
+    InstallationDependency,
+    Limit,
+    PrefectDependency,
+    RunName,
+    StoreDependency,
+)
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
-from services.remaining import Key, RunRemaining, remaining_in
+from services.remaining import RunRemaining, remaining_in
 from services.run_states import State
 from storage import queries
 from storage.queries.run_list import RunFilter, RunSort
@@ -25,11 +29,7 @@ from storage.rows import Job, Stage
 from storage.run_logs import LogEvent, last_events
 
 router = APIRouter(tags=["runs"])
-# Lists the stages of a run with their iterations, in order.
-Planned = Callable[[RunConfig], Iterable[Key]]
 Lines = Annotated[int, Query(ge=1, le=500, description="How many lines.")]
-
-
 _Text = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -95,22 +95,22 @@ def list_stages(store: StoreDependency, run: RunName) -> list[Stage]:
 
 
 @router.get("/runs/{run}/log", responses=documented(404))
-def list_log(request: Request, store: StoreDependency, run: RunName, lines: Lines = 50) -> list[LogEvent]:
+def list_log(
+    installation: InstallationDependency, store: StoreDependency, run: RunName, lines: Lines = 50
+) -> list[LogEvent]:
     """The last lines of the run's log, the newest last. There are none if this server does not have the file."""
     with store.read() as session:
         queries.runs.get_run(session, run)
-    folder: Path | None = request.app.state.run_logs
-    return [] if folder is None else last_events(folder, run, lines)
+    return [] if installation.run_logs is None else last_events(installation.run_logs, run, lines)
 
 
 @router.get("/runs/{run}/remaining", responses=documented(404, 409))
-def get_remaining(request: Request, store: StoreDependency, run: RunName) -> RunRemaining:
+def get_remaining(installation: InstallationDependency, store: StoreDependency, run: RunName) -> RunRemaining:
     """The remaining time of the run and of its current stage, as a range of seconds. If that of the run is null,
     `unknown` says why."""
     with store.read() as session:
         row = queries.runs.get_run(session, run)
-        planned: Planned = request.app.state.planned
-        return remaining_in(session, row, [*planned(queries.runs.config_from(row))])
+        return remaining_in(session, row, [*installation.planned(queries.runs.config_from(row))])
 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))

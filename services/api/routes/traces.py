@@ -6,12 +6,12 @@ from dataclasses import asdict
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 from pydantic.dataclasses import dataclass
 
 from core.types import question_id
-from services.api.dependencies import Index, Iteration, RunName, StoreDependency
+from services.api.dependencies import Index, InstallationDependency, Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.api.question_schemas import Vote
 from storage import queries
@@ -50,7 +50,7 @@ def list_clusters(
 
 @router.get("/questions/{index}/votes/{sample_index}", responses=documented(404))
 def get_vote(
-    request: Request,
+    installation: InstallationDependency,
     store: StoreDependency,
     run: RunName,
     iteration: Iteration,
@@ -64,7 +64,7 @@ def get_vote(
         votes = Vote.all_of(queries.questions.rollouts_of_question(session, key), label)
     for vote in votes:
         if vote.sample_index == sample_index:
-            root = request.app.state.texts
+            root = installation.texts
             file = None if root is None else texts_path(root, run, iteration, "label_questions")
             return VoteText(**asdict(vote), text=text_of(file, key, sample_index))
     raise NotThere(f"vote {sample_index} of question {key!r}: the question has no vote of this number")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
 
 from core.types import Role, TrainingRollout
-from services.api.dependencies import Index, Iteration, RunName, StoreDependency
+from services.api.dependencies import Index, InstallationDependency, Iteration, RunName, StoreDependency
 from services.api.pages import cursor, position
 from services.api.problems import documented
 from services.api.routes.traces import text_of
@@ -104,12 +104,17 @@ def list_rollouts(
 
 @router.get("/rollouts/{step}/{prompt}/{rollout}", responses=documented(404))
 def get_rollout(
-    request: Request, store: StoreDependency, training: OfTraining, step: StepNumber, prompt: Index, rollout: Index
+    installation: InstallationDependency,
+    store: StoreDependency,
+    training: OfTraining,
+    step: StepNumber,
+    prompt: Index,
+    rollout: Index,
 ) -> TrainingRolloutText:
     """One rollout of a training with the text that the model wrote."""
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
         row = queries.training_rollouts.find(session, training, step, prompt, rollout)
-    files = training_texts_paths(request.app.state.texts, training.run, training.iteration, training.role)
+    files = training_texts_paths(installation.texts, training.run, training.iteration, training.role)
     texts = (text_of(file, row.prompt_key, rollout) for file in files)
     return TrainingRolloutText(**asdict(row), text=next((text for text in texts if text is not None), None))

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import CoevoError
 from core.settings.bounds import Iterations
-from core.settings.config import RunConfig
 from core.settings.costs import Budget
 from core.settings.parsing import comment_of, parse_config
 from core.settings.trees import by_dotted_names, with_overrides
 from core.types import Flow
 from services.api import run_views
-from services.api.access.origins import same_site
-from services.api.dependencies import PrefectDependency, RunName, StoreDependency
+from services.api.dependencies import InstallationDependency, PrefectDependency, RunName, StoreDependency
 from services.api.problems import documented, invalid
-from services.api.routes.presets import Describe, Names, Override, Presets, Setting, configured
+from services.api.routes.presets import Override, Setting, configured
 from services.api.schemas import Preset, PresetDetails, Triggered
 from services.prefect.client import Prefect
 from services.prefect.flow_runs import EXISTING, FlowRun
 from storage import queries
-from storage.errors import NotThere, StoreError
+from storage.errors import NotThere
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunDetail
 from storage.session import Store
 
 # These routes read the store in short transactions, which end before they ask Prefect: SQLite's writers wait for them.
 router = APIRouter(tags=["triggers"])
-
-# Takes the settings of a run and whether it is new. Raises `CoevoError`, which names the setting, if it cannot start.
-RefuseUnready = Callable[[RunConfig, bool], None]
 
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]  # Prefect's database may be PostgreSQL, which cannot store NUL
 
@@ -75,21 +69,14 @@ class Decision(_Body):
     note: _Text = Field("", max_length=2_000, description="Stored with the decision.")
 
 
-def _refuse_unready(request: Request) -> RefuseUnready:
-    refuse_unready: RefuseUnready = request.app.state.refuse_unready
-    return refuse_unready
-
-
-ReadinessCheck = Annotated[RefuseUnready, Depends(_refuse_unready)]
-STARTS: dict[str, Any] = {"dependencies": [Depends(same_site)], "status_code": 202}
-_REFUSALS = documented(409, 503)
+_ON_A_RUN: dict[str, Any] = {"status_code": 202, "responses": documented(404, 409, 503)}
 
 
 @router.get("/presets")
-def list_presets(presets: Presets, describe: Describe) -> list[Preset]:
+def list_presets(installation: InstallationDependency) -> list[Preset]:
     """The presets that a run can be started from, with what each needs and costs."""
-    rows = []
-    for name, path in sorted(presets.items()):
+    rows, describe = [], installation.describe_preset
+    for name, path in sorted(installation.preset_files().items()):
         about, details = "", None
         with suppress(CoevoError):  # starting a run of this preset says what is wrong with it
             about = comment_of(path).partition("\n")[0]
@@ -98,21 +85,16 @@ def list_presets(presets: Presets, describe: Describe) -> list[Preset]:
     return rows
 
 
-@router.post("/runs", responses=_REFUSALS, **STARTS)
+@router.post("/runs", status_code=202, responses=documented(409, 503))
 def create_run(
-    store: StoreDependency,
-    prefect: PrefectDependency,
-    presets: Presets,
-    names: Names,
-    check: ReadinessCheck,
-    body: RunRequest,
+    store: StoreDependency, prefect: PrefectDependency, installation: InstallationDependency, body: RunRequest
 ) -> Triggered:
     """Start a run. It is stored once its flow has begun. An existing run with the same settings is continued.
 
     A run that cannot start is refused, as far as this process can know it (docs/api.md). The run's state says what
     becomes of one that was accepted.
     """
-    config = configured(presets, names, body.preset, body.iterations, body.overrides)
+    config = configured(installation, body.preset, body.iterations, body.overrides)
     flow = config.kind
     if body.flow not in (None, flow):
         raise invalid("flow", f"expected {flow}, the flow of preset {body.preset}, got {body.flow}")
@@ -123,18 +105,21 @@ def create_run(
         new = True
     else:
         new = False
-        _refuse_other_settings(row, body.preset, config)
+        if row.preset != body.preset:
+            problem = f"exists with preset {row.preset}, got {body.preset}. Choose another name"
+            raise HTTPException(409, f"run {row.name}: {problem}")
+        queries.runs.refuse_other_settings(row, config)
         _refuse_fewer_iterations(row, body.iterations)
         _refuse_ended(row, config.iterations)
     try:
-        check(config, new)
+        installation.refuse_unready(config, new)
     except CoevoError as error:
         raise invalid("preset", str(error)) from error
     settings = {"preset": body.preset, "iterations": body.iterations or 0, "overrides": by_dotted_names(body.overrides)}
     return _start(store, prefect, flow, body.name, settings)
 
 
-@router.post("/runs/{run}/cancel", responses={**_REFUSALS, **documented(404)}, **STARTS)
+@router.post("/runs/{run}/cancel", **_ON_A_RUN)
 def cancel_run(
     store: StoreDependency, prefect: PrefectDependency, run: RunName, body: CancelRequest
 ) -> list[Triggered]:
@@ -154,21 +139,24 @@ def cancel_run(
     return [_triggered(store, prefect, prefect.cancel(flow_run, body.why)) for flow_run in active]
 
 
-@router.post("/runs/{run}/resume", responses={**_REFUSALS, **documented(404)}, **STARTS)
+@router.post("/runs/{run}/resume", **_ON_A_RUN)
 def resume_run(
-    store: StoreDependency, prefect: PrefectDependency, check: ReadinessCheck, run: RunName, body: ResumeRequest
+    store: StoreDependency,
+    prefect: PrefectDependency,
+    installation: InstallationDependency,
+    run: RunName,
+    body: ResumeRequest,
 ) -> Triggered:
     """Continue a run where it stopped, or with more iterations. Nothing that is done is done again."""
     row = _run_row(store, run)
-    current = row.iterations
     _refuse_fewer_iterations(row, body.iterations)
-    _refuse_ended(row, body.iterations or current)
+    _refuse_ended(row, body.iterations or row.iterations)
     budget = {} if body.budget is None else body.budget.model_dump(exclude_none=True)
     overrides = {f"budget.{name}": amount for name, amount in budget.items()}
     try:
         queries.runs.config_from(row)
         config = parse_config(with_overrides(row.config, overrides), source=f"run {run}")
-        check(config, False)
+        installation.refuse_unready(config, False)
     except CoevoError as error:
         raise HTTPException(409, f"run {run}: {error}") from error
     settings = {
@@ -179,7 +167,7 @@ def resume_run(
     return _start(store, prefect, config.kind, run, settings)
 
 
-@router.post("/runs/{run}/decision", responses={**_REFUSALS, **documented(404)}, **STARTS)
+@router.post("/runs/{run}/decision", **_ON_A_RUN)
 def decide(store: StoreDependency, prefect: PrefectDependency, run: RunName, body: Decision) -> Triggered:
     """Answer a run that is paused until a person decides what to do."""
     _run_row(store, run)
@@ -216,15 +204,6 @@ def _triggered(store: Store, prefect: Prefect, flow_run: FlowRun) -> Triggered:
         now = run_views.state_of(session, flow_run.run, flow_run)
     page = prefect.page_of(flow_run)
     return Triggered(run=flow_run.run, flow_run=flow_run.id, state=now.state, reason=now.reason, url=page)
-
-
-def _refuse_other_settings(row: RunDetail, preset: str, config: RunConfig) -> None:
-    if row.preset != preset:
-        raise HTTPException(409, f"run {row.name}: exists with preset {row.preset}, got {preset}. Choose another name")
-    try:
-        queries.runs.refuse_other_settings(row, config)
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
 
 
 def _refuse_fewer_iterations(row: RunDetail, iterations: int | None) -> None:

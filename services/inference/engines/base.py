@@ -1,15 +1,12 @@
-"""The protocol of an inference engine, and the prompts and completions that it works with.
+"""The prompts that an inference engine is asked, its completions, and its refusals.
 
-An engine holds one model and samples from it. The embedded engine, `services.inference.engines.embedded`, implements
-the protocol. vLLM does not: it is used through Ray's own server (`services.inference.vllm`).
+An engine holds one model and samples from it: the embedded one (`services.inference.engines.embedded`), or vLLM's,
+which is used through Ray's own server (`services.inference.vllm`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 from core.settings.training import Sampling
 from core.types import FinishReason
@@ -57,20 +54,3 @@ class PromptTooLong(PromptRefused):
 
 class ModelMismatch(ValueError):
     """Raised when a folder's model cannot replace the loaded model, because it has another structure."""
-
-
-class Engine(Protocol):
-    """Holds a model and samples from it."""
-
-    def load(self, folder: Path) -> None:
-        """Replace the model by the one in `folder`, which must have the same architecture; the tokenizer may differ.
-
-        Raises `ModelMismatch` if the new model does not fit, and then keeps the old one.
-        """
-
-    def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
-
-    def check(self, prompt: Prompt) -> None:
-        """Raise `PromptRefused` if the model's chat template refuses the messages, and `PromptTooLong` if they leave no
-        room for an answer in the model's context."""

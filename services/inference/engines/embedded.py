@@ -18,7 +18,7 @@ from services.inference.encoding import encode_chat
 from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptRefused, PromptTooLong
 from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
-from services.inference.engines.sampling import Draw, Uniforms, draw
+from services.inference.engines.sampling import Uniforms, draw
 
 _SHRINK = 0.75  # finished rows are dropped from a batch when less than this share of its rows is unfinished
 
@@ -66,16 +66,23 @@ class _Batch:
     def _advance(self) -> None:
         """Give each live row its next token, and drop the finished rows if there are many."""
         uniforms = self._uniforms.at(self.step).to(self._logits.device)
-        next_tokens = draw(self._logits, uniforms, self._temperature, self._top_p, self._top_k)
-        self._append(next_tokens)
+        draws = draw(self._logits, uniforms, self._temperature, self._top_p, self._top_k)
+        tokens, logprobs, entropies = draws.tokens.tolist(), draws.logprobs.tolist(), draws.entropies.tolist()
+        live = []
+        for i in self.live:
+            row = self._rows[i]
+            row.tokens.append(tokens[i])
+            row.logprobs.append(logprobs[i])
+            row.entropy += entropies[i]
+            if tokens[i] not in self._ends and len(row.tokens) < row.limit:
+                live.append(i)
+        self.live = live
         self.step += 1
         if not self.live:
             del self._decoder  # frees the keys and values
             return
-        tokens = next_tokens.tokens
-        if len(self.live) < _SHRINK * len(self._rows):
-            tokens = tokens[self._keep_live()]
-        self._logits = self._decoder.step(tokens)
+        shrinks = len(self.live) < _SHRINK * len(self._rows)
+        self._logits = self._decoder.step(draws.tokens[self._keep_live()] if shrinks else draws.tokens)
 
     def joined(self, other: _Batch) -> _Batch:
         """One batch with the live rows of both, which must be at the same step if both have any.
@@ -111,25 +118,13 @@ class _Batch:
         self._temperature, self._top_p, self._top_k = self._temperature[kept], self._top_p[kept], self._top_k[kept]
         return kept
 
-    def _append(self, draws: Draw) -> None:
-        """Append each live row's token, and update which rows are live."""
-        tokens, logprobs, entropies = draws.tokens.tolist(), draws.logprobs.tolist(), draws.entropies.tolist()
-        live = []
-        for i in self.live:
-            row, token = self._rows[i], tokens[i]
-            row.tokens.append(token)
-            row.logprobs.append(logprobs[i])
-            row.entropy += entropies[i]
-            if token not in self._ends and len(row.tokens) < row.limit:
-                live.append(i)
-        self.live = live
-
 
 class TransformersEngine:
     """Holds one model and samples from it. Not thread-safe: make one call at a time."""
 
     def __init__(self, folder: Path, device: str = "cpu", max_rows: int = MAX_ROWS, waiting_rows: int = 0) -> None:
-        """The keys and values of at most `max_rows + waiting_rows` completions are in memory at once; see `_run`."""
+        """The keys and values of at most `max_rows + waiting_rows` completions are in memory at once; see
+        `generate`."""
         # On a CPU float32, which is reproducible; on a GPU bfloat16, which it computes fastest.
         dtype = torch.float32 if device == "cpu" else torch.bfloat16
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -141,7 +136,8 @@ class TransformersEngine:
     def load(self, folder: Path) -> None:
         """Replace weights, tokenizer and end tokens in place, after everything has been read and checked.
 
-        Raises `ModelMismatch` if the architecture differs, or a tensor is missing, unknown or of another shape.
+        Raises `ModelMismatch` if the architecture differs, or a tensor is missing, unknown or of another shape; the old
+        model is then kept.
         """
         config, loaded = architecture(AutoConfig.from_pretrained(folder)), architecture(self.model.config)
         if config != loaded:
@@ -174,11 +170,26 @@ class TransformersEngine:
             by_width.setdefault(padded_width(row.prompt), []).append(row)
         with torch.inference_mode():
             for rows in by_width.values():
-                self._run(rows)
+                starts = range(0, len(rows), self.max_rows)
+                batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
+                # A step takes almost as long for a few rows as for many. So the last `waiting_rows` unfinished rows of
+                # a batch wait until the next batch has reached their step and has as few rows left. Then both continue
+                # as one batch.
+                waiting = next(batches)
+                waiting.finish_all_but(self._waiting_rows)
+                for batch in batches:
+                    if waiting.live:
+                        batch.advance_to(waiting.step)
+                    batch.finish_all_but(self._waiting_rows)
+                    waiting.advance_to(batch.step)
+                    waiting = batch.joined(waiting)
+                    waiting.finish_all_but(self._waiting_rows)
+                waiting.finish_all_but(0)
         return [[self._completion(row) for row in group] for group in groups]
 
     def check(self, prompt: Prompt) -> None:
-        """See `Engine.check`."""
+        """Raise `PromptRefused` if the model's chat template refuses the messages, and `PromptTooLong` if they leave no
+        room for an answer in the model's context."""
         self._make_rows(prompt)
 
     def _make_rows(self, prompt: Prompt) -> list[_Row]:
@@ -194,37 +205,17 @@ class TransformersEngine:
         limit = min(prompt.sampling.max_tokens, room)
         return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
 
-    def _run(self, rows: list[_Row]) -> None:
-        """Sample `rows`, whose prompts have the same padded width, in batches of `max_rows`.
-
-        A step takes almost as long for a few rows as for many. So the last `waiting_rows` unfinished rows of a batch
-        wait until the next batch has reached their step and has as few rows left. Then both continue as one batch.
-        """
-        starts = range(0, len(rows), self.max_rows)
-        batches = (_Batch(self.model, self._ends, rows[start : start + self.max_rows]) for start in starts)
-        waiting = next(batches)
-        waiting.finish_all_but(self._waiting_rows)
-        for batch in batches:
-            if waiting.live:
-                batch.advance_to(waiting.step)
-            batch.finish_all_but(self._waiting_rows)
-            waiting.advance_to(batch.step)
-            waiting = batch.joined(waiting)
-            waiting.finish_all_but(self._waiting_rows)
-        waiting.finish_all_but(0)
-
     def _completion(self, row: _Row) -> Completion:
         tokens, logprobs = row.tokens, row.logprobs
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         reason: FinishReason = "stop" if tokens[-1] in self._ends else "length"
         stops_found = [position for stop in row.request.stop if (position := text.find(stop)) >= 0]
         if stops_found:
-            count = next(n for n in range(1, len(tokens) + 1) if self._contains_stop(tokens[:n], row.request.stop))
+            beginnings = (
+                self.tokenizer.decode(tokens[:n], skip_special_tokens=True) for n in range(1, len(tokens) + 1)
+            )
+            count = next(n for n, part in enumerate(beginnings, 1) if any(stop in part for stop in row.request.stop))
             tokens, logprobs, text, reason = tokens[:count], logprobs[:count], text[: min(stops_found)], "stop"
         # The mean is over all sampled tokens, also those after a stop string: it describes the policy, not the text.
         entropy = row.entropy / len(row.tokens)
         return Completion(text, tuple(tokens), tuple(logprobs), reason, entropy, len(row.prompt))
-
-    def _contains_stop(self, tokens: list[int], stops: tuple[str, ...]) -> bool:
-        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
-        return any(stop in text for stop in stops)

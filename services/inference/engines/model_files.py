@@ -65,16 +65,12 @@ def text_side(folder: Path, generation: Any = None) -> tuple[Any, set[int]]:
     `generation` is the folder's generation configuration, if the caller has loaded it already.
     """
     tokenizer = tokenizer_of(folder)
-    ends = (generation or _generation_of(folder)).eos_token_id
-    return tokenizer, {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-
-
-def _generation_of(folder: Path) -> Any:
-    """The folder's generation configuration, or that of a model without such a file, as when it is loaded anew."""
     try:
-        return GenerationConfig.from_pretrained(folder)
-    except OSError:
-        return GenerationConfig.from_model_config(AutoConfig.from_pretrained(folder))
+        generation = generation or GenerationConfig.from_pretrained(folder)
+    except OSError:  # a model without such a file has this one when it is loaded anew
+        generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(folder))
+    ends = generation.eos_token_id
+    return tokenizer, {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
 
 
 # Keys of a model's configuration that do not affect what the model computes.

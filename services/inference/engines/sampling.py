@@ -1,4 +1,4 @@
-"""Draws one token per row of a batch, in such a way that the draw of a row depends on that row alone."""
+"""Draws one token per row of a batch. The draw of a row depends on this row alone."""
 
 from __future__ import annotations
 
@@ -72,18 +72,13 @@ def _sample(probabilities: Tensor, uniforms: Tensor, top_p: Tensor, top_k: Tenso
     tokens = _invert_cdf(probabilities.cumsum(-1), uniforms)
     rows = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
     if len(rows):
-        tokens[rows] = _sample_sorted(probabilities[rows], uniforms[rows], top_p[rows], top_k[rows])
-    return tokens
-
-
-def _sample_sorted(probabilities: Tensor, uniforms: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
-    """Sample from the `_HEAD` most likely tokens of each row, or from all tokens if these may not be enough."""
-    values, ids = probabilities.topk(min(_HEAD, probabilities.shape[-1]), -1)
-    tokens = _sample_from(values, ids, uniforms, top_p, top_k)
-    too_short = torch.where(top_k > 0, top_k > _HEAD, values.sum(-1) < top_p).nonzero()[:, 0]
-    if len(too_short):
-        values, ids = probabilities[too_short].sort(dim=-1, descending=True, stable=True)
-        tokens[too_short] = _sample_from(values, ids, uniforms[too_short], top_p[too_short], top_k[too_short])
+        values, ids = probabilities[rows].topk(min(_HEAD, probabilities.shape[-1]), -1)
+        tokens[rows] = _sample_from(values, ids, uniforms[rows], top_p[rows], top_k[rows])
+        # The most likely tokens may not be enough; then the set is among all of them.
+        too_short = rows[torch.where(top_k[rows] > 0, top_k[rows] > _HEAD, values.sum(-1) < top_p[rows])]
+        if len(too_short):
+            values, ids = probabilities[too_short].sort(dim=-1, descending=True, stable=True)
+            tokens[too_short] = _sample_from(values, ids, uniforms[too_short], top_p[too_short], top_k[too_short])
     return tokens
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -27,15 +27,7 @@ from core.imports import collection_paused
 from core.logs import take_secrets_out
 from core.settings.training import Sampling
 from core.unicode import to_json
-from services.inference.engines.base import (
-    MAX_ROWS,
-    WAITING_ROWS,
-    Completion,
-    Engine,
-    ModelMismatch,
-    Prompt,
-    PromptRefused,
-)
+from services.inference.engines.base import MAX_ROWS, WAITING_ROWS, Completion, ModelMismatch, Prompt, PromptRefused
 from services.inference.openai_api import (
     ChatBatchRequest,
     ChatBatchResponse,
@@ -48,6 +40,9 @@ from services.inference.openai_api import (
 from services.inference.server.batching import Batcher
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
 from storage.checkpoints import verify
+
+if TYPE_CHECKING:
+    from services.inference.engines.embedded import TransformersEngine
 
 _log = logging.getLogger("ray.serve")  # writes to the replica's own file in Ray's logs, in Ray's form
 
@@ -90,11 +85,11 @@ class ModelServer:
 
             from services.inference.engines.embedded import TransformersEngine
 
-        self._load: Callable[[Path], Engine] = partial(
+        self._load: Callable[[Path], TransformersEngine] = partial(
             TransformersEngine, device=args.device, max_rows=args.max_rows, waiting_rows=args.waiting_rows
         )
         self._args = args
-        self._engine: Engine | None = None
+        self._engine: TransformersEngine | None = None
         self._served: Served | None = None
         self._configured = False  # whether Serve has sent a checkpoint
         self._sampling = ThreadPoolExecutor(1)

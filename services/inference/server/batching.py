@@ -48,9 +48,14 @@ class Batcher(Generic[T]):
 
     async def _sample_all(self) -> None:
         """Sample batches until no request is waiting. If this is cancelled, the requests fail instead of waiting on."""
-        batch = list[_Request[T]]()
+        batch, deadline, previous_count = list[_Request[T]](), asyncio.get_running_loop().time() + _LONGEST_WAIT_S, 0
         try:
-            await self._end_of_burst()
+            # The burst: until no further request arrives, a full batch is waiting, or the longest wait is over.
+            while previous_count < len(self._waiting) and asyncio.get_running_loop().time() < deadline:
+                previous_count = len(self._waiting)
+                if sum(request.prompt.n for request in self._waiting) >= self._rows:
+                    break
+                await asyncio.sleep(_QUIET_S)
             while batch := self._next_batch():
                 try:
                     results = await self._sample([request.prompt for request in batch])
@@ -63,15 +68,6 @@ class Batcher(Generic[T]):
             _fail([*batch, *self._waiting], RuntimeError("the sampling of this request was cancelled"))
             self._waiting.clear()
             raise
-
-    async def _end_of_burst(self) -> None:
-        """Wait until no further request arrives, a full batch is waiting, or the longest wait is over."""
-        deadline, previous_count = asyncio.get_running_loop().time() + _LONGEST_WAIT_S, 0
-        while previous_count < len(self._waiting) and asyncio.get_running_loop().time() < deadline:
-            previous_count = len(self._waiting)
-            if sum(request.prompt.n for request in self._waiting) >= self._rows:
-                return
-            await asyncio.sleep(_QUIET_S)
 
     def _next_batch(self) -> list[_Request[T]]:
         batch, rows = list[_Request[T]](), 0

@@ -30,17 +30,15 @@ class KeyOnly:
         self._expected = access.headers().get("Authorization")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._is_allowed(scope):
+        needs_no_key = scope["type"] == "lifespan" or self._expected is None or scope["path"].startswith(_OPEN)
+        if needs_no_key or hmac.compare_digest(
+            Headers(scope=scope).get("authorization", "").encode(), (self._expected or "").encode()
+        ):
             return await self.app(scope, receive, send)
         if scope["type"] == "websocket":  # no application has one; closed before it is accepted, it is refused with 403
             return await send({"type": "websocket.close"})
         error = {"message": f"Authorization: expected `Bearer KEY`; see {access.KEY} in docs/security.md"}
         await JSONResponse({"error": error}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
-
-    def _is_allowed(self, scope: Scope) -> bool:
-        if self._expected is None or scope["path"].startswith(_OPEN):
-            return True
-        return hmac.compare_digest(Headers(scope=scope).get("authorization", "").encode(), self._expected.encode())
 
 
 def middlewares() -> list[Middleware]:

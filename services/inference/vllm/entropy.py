@@ -41,8 +41,8 @@ def entropy_bounds(logprobs: ArrayLike, vocabulary: int) -> tuple[Floats, Floats
 def sampled_first(token_ids: Sequence[int], logprobs: Sequence[float], top: int) -> Floats:
     """Log-probabilities (T, top) at T positions: first the sampled token's, then those of the most likely others.
 
-    The arguments are flat lists in which vLLM has top + 1 entries for each position: the sampled token, and then the
-    `top` most likely ones, among which the sampled one may be.
+    The arguments are vLLM's flat lists, with top + 1 entries for each position: the sampled token, and then the `top`
+    most likely tokens, which may include the sampled token.
     """
     shape = (-1, top + 1)
     ids, rows = np.array(token_ids).reshape(shape), np.array(logprobs, dtype=np.float64).reshape(shape)

@@ -75,10 +75,26 @@ class SwappedLLMServer(LLMServer):
         await asyncio.to_thread(verify, served.folder, served.sha256)
         async with self._swap_lock, self._no_requests():
             previous, self._served = self._served, None
-            if previous is None:
-                await self._load_first_checkpoint(served.folder)
+            if previous is None:  # the engine starts with its first checkpoint
+                self._llm_config.model_loading_config.model_source = str(served.folder)
+                # The engine configuration was made before the model was known.
+                self._llm_config.get_engine_config().hf_model_id = str(served.folder)
+                # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
+                self._tokenizer, self._fixed = text_side(served.folder)[0], _fixed(served.folder)
+                await super().start()
+                self._limits = (await self.collective_rpc("limits"))[0]
+                engine: Any = self.engine
+                engine._oai_serving_chat.render_chat_request = self._render
             else:
-                await self._swap(served.folder)
+                if _fixed(served.folder) != self._fixed:
+                    raise ModelMismatch(
+                        f"{served.folder}: expected the loaded model's configuration, tokenizer, chat template and end "
+                        "tokens; at least one of them differs"
+                    )
+                await self.pause(mode="wait", clear_cache=True)
+                await self.collective_rpc("swap_weights", args=(str(served.folder),))
+                await self.reset_prefix_cache()
+                await self.resume()
             await self._try_canary(served)
             self._served = served
 
@@ -108,33 +124,11 @@ class SwappedLLMServer(LLMServer):
             async with self._state_changed:
                 self._state_changed.notify_all()
 
-    async def _load_first_checkpoint(self, folder: Path) -> None:
-        self._llm_config.model_loading_config.model_source = str(folder)
-        # The engine configuration was made before the model was known.
-        self._llm_config.get_engine_config().hf_model_id = str(folder)
-        # First, because it refuses a chat template that takes too long: vLLM renders it, too, when it starts.
-        self._tokenizer, self._fixed = text_side(folder)[0], _fixed(folder)
-        await super().start()
-        self._limits = (await self.collective_rpc("limits"))[0]
-        engine: Any = self.engine
-        engine._oai_serving_chat.render_chat_request = self._render
-
     async def _render(self, request: Any) -> Any:
-        """vLLM's own chat route takes this prompt, with which all routes agree, in place of the one that it would make:
-        a user's control token would become its special id there, and the folder's own template might refuse the chat.
+        """The prompt of vLLM's own chat route, the same as that of our routes. In vLLM's own prompt, a user's control
+        token would become its special id, and the folder's template might refuse the chat.
         """
         return request.messages, [tokens_input(self._encode(request))]
-
-    async def _swap(self, folder: Path) -> None:
-        if _fixed(folder) != self._fixed:
-            raise ModelMismatch(
-                f"{folder}: expected the loaded model's configuration, tokenizer, chat template and end tokens; at "
-                "least one of them differs"
-            )
-        await self.pause(mode="wait", clear_cache=True)
-        await self.collective_rpc("swap_weights", args=(str(folder),))
-        await self.reset_prefix_cache()
-        await self.resume()
 
     async def _try_canary(self, served: Served) -> None:
         """Raise `CanaryFailed` unless the model's answer to the canary prompt is finite."""
@@ -172,19 +166,27 @@ class SwappedLLMServer(LLMServer):
                 except TemplateError as error:
                     yield _error(400, f"messages: the model's chat_template refuses them: {error}")
                     return
-                yield self._refusal(request, prompt) or await self._answer(request, prompt, raw_request_info)
+                if refusal := self._refusal(request, prompt):
+                    yield refusal
+                    return
+                with_entropy = self._top > 0 and request.temperature in (None, 0, 1)
+                if request.model_fields_set <= _CLIENT_FIELDS:
+                    yield await self._engine_reply(request, prompt, with_entropy)
+                else:
+                    yield await self._openai_reply(request, with_entropy, raw_request_info)
 
         return answer()
 
     async def chats(self, requests: list[Any]) -> AsyncIterator[Any]:
         """Yield one item: the list of the replies to several chats as JSON, or the first error if any is refused."""
-        replies = await asyncio.gather(*[self._chat_reply(request) for request in requests])
+
+        async def reply_to(request: Any) -> Any:
+            [reply] = [item async for item in await self.chat(request)]
+            return reply
+
+        replies = await asyncio.gather(*map(reply_to, requests))
         errors = [reply for reply in replies if isinstance(reply, ErrorResponse)]
         yield errors[0] if errors else [reply.model_dump() for reply in replies]
-
-    async def _chat_reply(self, request: Any) -> Any:
-        [reply] = [item async for item in await self.chat(request)]
-        return reply
 
     @override
     async def completions(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -203,31 +205,19 @@ class SwappedLLMServer(LLMServer):
             return _error(409, f"policy_version: {self._llm_config.model_id} holds {current!r}, got {requested!r}")
         if request.stream:
             return _error(400, "stream: expected false, because every reply must name its policy_version; got true")
-        return self._cut_to_context(request, len(prompt))
+        length, context = len(prompt), self._limits["context"]
+        if length >= context:
+            return _error(
+                400, f"prompt of {length} tokens: expected fewer, because the model's context holds {context}"
+            )
+        # vLLM itself refuses an answer that might not fit. The embedded engine cuts it, too.
+        wanted = request.max_completion_tokens or request.max_tokens or context
+        request.max_tokens, request.max_completion_tokens = min(wanted, context - length), None
+        return None
 
     def _encode(self, request: Any) -> list[int]:
         """The token ids of the request's prompt."""
         return encode_chat(self._tokenizer, request.messages)
-
-    def _cut_to_context(self, request: Any, prompt_length: int) -> Any:
-        """Limit the answer of `request` to the room in the context; an error if there is none.
-
-        vLLM itself refuses an answer that might not fit. The embedded engine cuts it, too.
-        """
-        context = self._limits["context"]
-        if prompt_length >= context:
-            return _error(
-                400, f"prompt of {prompt_length} tokens: expected fewer, because the model's context holds {context}"
-            )
-        requested = request.max_completion_tokens or request.max_tokens or context
-        request.max_tokens, request.max_completion_tokens = min(requested, context - prompt_length), None
-        return None
-
-    async def _answer(self, request: Any, prompt: list[int], raw_request_info: Any) -> Any:
-        with_entropy = self._top > 0 and request.temperature in (None, 0, 1)
-        if request.model_fields_set <= _CLIENT_FIELDS:
-            return await self._engine_reply(request, prompt, with_entropy)
-        return await self._openai_reply(request, with_entropy, raw_request_info)
 
     async def _engine_reply(self, request: Any, prompt: list[int], with_entropy: bool) -> Any:
         """The reply to a request of our client, sampled by vLLM's engine directly.
@@ -295,7 +285,11 @@ class SwappedLLMServer(LLMServer):
             choice.completion_tokens = len(choice.token_ids)
             choice.mean_entropy, choice.entropy_error = estimate
             choice.token_ids = None
-            _cut_logprobs(choice, requested_top)
+            if requested_top is None:  # only what the caller asked for is left
+                choice.logprobs = None
+            else:
+                for token in choice.logprobs.content:
+                    token.top_logprobs = token.top_logprobs[:requested_top]
         reply.prompt_token_ids = None
         reply.policy_version = self._served.checkpoint if self._served else None
         return reply
@@ -320,15 +314,6 @@ def _error(code: int, message: str) -> ErrorResponse:
 def _unfinished(choice: Any) -> ErrorResponse:
     """The error for a completion that ended for another reason than its own end or its length."""
     return _error(503, f"choice {choice.index} ended with {choice.finish_reason!r}")
-
-
-def _cut_logprobs(choice: Any, requested_top: int | None) -> None:
-    """Leave only the log-probabilities that the caller asked for."""
-    if requested_top is None:
-        choice.logprobs = None
-        return
-    for token in choice.logprobs.content:
-        token.top_logprobs = token.top_logprobs[:requested_top]
 
 
 def _fixed(folder: Path) -> Any:

@@ -31,7 +31,11 @@ class SwappedWeights:
                 f"{folder}: expected the tensors of the loaded model, these differ: {', '.join(differing[:3])}"
             )
         self.model_runner.reload_weights(weights_path=folder)
-        self._pack_head()
+        from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+        head = getattr(self.model_runner.get_model(), "lm_head", None)
+        if hasattr(head, "cpu_linear"):  # on a CPU, vLLM has a packed copy of the output head, which is renewed here
+            dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
     def limits(self) -> dict[str, int]:
         """The number of tokens that a prompt and its answer may have together, and the size of the vocabulary."""
@@ -40,14 +44,6 @@ class SwappedWeights:
 
     def _config(self) -> Any:
         return self.model_runner.model_config
-
-    def _pack_head(self) -> None:
-        """Renew vLLM's packed copy of the output head, which it has on a CPU."""
-        from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
-
-        head = getattr(self.model_runner.get_model(), "lm_head", None)
-        if hasattr(head, "cpu_linear"):
-            dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
 
 def _tensor_shapes(folder: Path, tied: bool) -> dict[str, tuple[int, ...]]:
