@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -112,7 +111,16 @@ class _LazyGroup(TyperGroup):
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, arguments = super().resolve_command(ctx, args)
-        return name, _import_command(self.targets[name]) if name in self.targets else command, arguments
+        if name not in self.targets:
+            return name, command, arguments
+        module, _, attribute = self.targets[name].partition(":")
+        with collection_paused():
+            found = getattr(import_module(f"{__name__}.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            return name, _prepared(get_group(found)), arguments
+        single = typer.Typer(add_completion=False)
+        single.command()(found)
+        return name, _prepared(get_command(single)), arguments
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -158,30 +166,23 @@ def _coevo(
     """
 
 
-def _import_command(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    with collection_paused():
-        command = getattr(import_module(f"{__name__}.{module}"), attribute)
-    if isinstance(command, typer.Typer):
-        return _literal(get_group(command))
-    single = typer.Typer(add_completion=False)
-    single.command()(command)
-    return _literal(get_command(single))
-
-
 def _unbroken(text: str) -> str:
     """The paragraphs, each in one line: Rich would keep the line breaks of the source in all but the first."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def _literal(command: Any) -> Any:
-    """A command whose help shows brackets such as `[audit.judge]`, which Rich would take for a style and leave out."""
+def _prepared(command: Any) -> Any:
+    """A command, or a group, that prints a user's error as a short message. Its help shows brackets such as
+    `[audit.judge]`, which Rich would take for a style and leave out."""
+    from orchestrator.cli.terminal import clear_errors  # a help imports nothing
+
+    command.callback = command.callback and clear_errors()(command.callback)
     command.help = command.help and escape(_unbroken(command.help))
     for option in command.params:
         if getattr(option, "help", None):
             option.help = escape(option.help)
     for below in getattr(command, "commands", {}).values():
-        _literal(below)
+        _prepared(below)
     return command
 
 
@@ -192,7 +193,7 @@ def _help_text(target: str) -> str:
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) if name == attribute:
-                return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0]
+                return _unbroken(ast.get_docstring(node) or "").partition("\n\n")[0]
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=keywords)) if name == attribute:
                 return next(str(ast.literal_eval(keyword.value)) for keyword in keywords if keyword.arg == "help")
     raise LookupError(target)

@@ -16,7 +16,7 @@ from core.types import TINY_BASES, Checkpoint
 from orchestrator.check.needs import base_model
 from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError
-from orchestrator.cli.terminal import SET, Overrides, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, Overrides, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.jobs import challenger_job, solver_job
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
@@ -47,30 +47,29 @@ def easyr1(
     """
     from trainers.easyr1.config import render
 
-    with clear_errors():
-        config = load_config(preset_path(preset), overrides_of(override), SET)
-        if role not in ("solver", "challenger"):
-            raise RunError(f"role: expected solver or challenger, got {role!r}")
-        settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
-        folder = base_model(config)
-        tokenizer, replaced_tokenizer = _tokenizer(folder)
-        start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
-        if role == "challenger":
-            if not isinstance(config, CoEvolution) or not config.challenger.trained:
-                raise RunError("role: this preset trains no Challenger; expected solver")
-            url = solver_url or "http://127.0.0.1:8000/solver/v1"
-            job: TrainJob = challenger_job(config, "1/train_challenger", start, start, url, out)
-            replaced_questions = None
-        else:
-            questions, replaced_questions = _questions(config)
-            job = solver_job(config, "1/train_solver", start, questions, out)
-        path = render(job, settings, tokenizer, out)
-        print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        replaced = [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence]
-        differences = deviations(job.training, job.reward)
-        for title, sentences in (("Replaced:", replaced), ("Differences from the embedded trainer:", differences)):
-            if sentences:
-                print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
+    config = load_config(preset_path(preset), overrides_of(override), SET)
+    if role not in ("solver", "challenger"):
+        raise RunError(f"role: expected solver or challenger, got {role!r}")
+    settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
+    folder = base_model(config)
+    tokenizer, replaced_tokenizer = _tokenizer(folder)
+    start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
+    if role == "challenger":
+        if not isinstance(config, CoEvolution) or not config.challenger.trained:
+            raise RunError("role: this preset trains no Challenger; expected solver")
+        url = solver_url or "http://127.0.0.1:8000/solver/v1"
+        job: TrainJob = challenger_job(config, "1/train_challenger", start, start, url, out)
+        replaced_questions = None
+    else:
+        questions, replaced_questions = _questions(config)
+        job = solver_job(config, "1/train_solver", start, questions, out)
+    path = render(job, settings, tokenizer, out)
+    print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
+    replaced = [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence]
+    differences = deviations(job.training, job.reward)
+    for title, sentences in (("Replaced:", replaced), ("Differences from the embedded trainer:", differences)):
+        if sentences:
+            print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
 
 
 def _tokenizer(folder: Path) -> tuple[Any, str | None]:

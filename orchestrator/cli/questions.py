@@ -18,7 +18,7 @@ from rich.table import Table
 from core.settings.parsing import ConfigError
 from core.unicode import without_commands
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, first_rows, wide
 
 if TYPE_CHECKING:
     from services.api.question_schemas import QuestionDetail
@@ -66,26 +66,25 @@ def questions(
 
     filters = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
     filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
-    with clear_errors():
-        api, path = client(url, key), f"/runs/{run}/iterations/{iteration}/questions"
-        used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
-        if index is not None and used:
-            given = ", ".join(used)
-            raise ConfigError(f"--index: expected no filter besides it, since it names one question; got {given}")
-        if index is not None:
-            question = api.get(f"{path}/{index}")
-            if as_json:
-                print(json.dumps(question))
-            else:
-                show(TypeAdapter(QuestionDetail).validate_python(question))
-            return
-        rows = api.items(path, **filters, sort=sort)
+    api, path = client(url, key), f"/runs/{run}/iterations/{iteration}/questions"
+    used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
+    if index is not None and used:
+        given = ", ".join(used)
+        raise ConfigError(f"--index: expected no filter besides it, since it names one question; got {given}")
+    if index is not None:
+        question = api.get(f"{path}/{index}")
         if as_json:
-            for row in islice(rows, limit or None):
-                print(json.dumps(row))
-            return
-        empty = "No questions match these filters." if used else "No questions yet."
-        _list(map(TypeAdapter(QuestionSummary).validate_python, rows), limit, empty)
+            print(json.dumps(question))
+        else:
+            show(TypeAdapter(QuestionDetail).validate_python(question))
+        return
+    rows = api.items(path, **filters, sort=sort)
+    if as_json:
+        for row in islice(rows, limit or None):
+            print(json.dumps(row))
+        return
+    empty = "No questions match these filters." if used else "No questions yet."
+    _list(map(TypeAdapter(QuestionSummary).validate_python, rows), limit, empty)
 
 
 def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -> None:

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
 from glob import escape
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -24,6 +26,9 @@ from core.settings.parsing import ConfigError
 from core.settings.trees import by_dotted_names
 from core.unicode import from_json, without_commands
 from orchestrator.installation.home import PRESETS, home
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 Row = TypeVar("Row")
 
@@ -102,10 +107,9 @@ LogFormat = Annotated[
 def suggest_runs(incomplete: str) -> list[str]:
     """The runs that a shell suggests; none if there is no store."""
     from storage import queries
-    from storage.session import open_store
 
     try:
-        with open_store(home().database).read() as session:
+        with reading() as session:
             return [row.name for row in queries.runs.list_runs(session) if row.name.startswith(incomplete)]
     except CoevoError:
         return []
@@ -139,9 +143,30 @@ def print_progress(done: int, total: int, what: str) -> None:
     print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
 
 
+def print_json(value: Any, **how: Any) -> None:
+    """Print a value as JSON. A dataclass becomes an object, a date its ISO text, and a path its name."""
+
+    def plain(part: Any) -> Any:
+        return asdict(part) if is_dataclass(part) else part.isoformat() if isinstance(part, datetime) else str(part)
+
+    print(json.dumps(value, default=plain, **{"indent": 1, **how}), flush=True)
+
+
+@contextmanager
+def reading() -> Iterator[Session]:
+    """A transaction that reads the home's store. The store is closed at the end."""
+    from storage.session import open_store  # SQLAlchemy takes half a second to import
+
+    with closing(open_store(home().database)) as store, store.read() as session:
+        yield session
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback."""
+    """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback.
+
+    Every command is called within it.
+    """
     try:
         yield
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 
 from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
+from orchestrator.cli.terminal import AsJson, RunName, print_json
 from orchestrator.installation.home import home
 from orchestrator.verification.checks import Verification
 from orchestrator.verification.run import verify_run
@@ -32,11 +31,10 @@ def verify(
 
     The exit code is 1 if anything is not as it should be. Stages that are not finished are left out.
     """
-    with clear_errors():
-        coevo_home = home()
-        verification = verify_run(coevo_home, open_store(coevo_home.database), run, quick=quick)
+    coevo_home = home()
+    verification = verify_run(coevo_home, open_store(coevo_home.database), run, quick=quick)
     if as_json:
-        print(json.dumps(asdict(verification) | {"violations": verification.violations}, indent=1))
+        print_json(asdict(verification) | {"violations": verification.violations})
     else:
         _show(verification)
     raise typer.Exit(1 if verification.violations else 0)

@@ -6,7 +6,7 @@ such a comparison is named in a note.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import groupby
 
@@ -25,7 +25,6 @@ from services.drift.series import estimated_points, points_of
 from services.evaluations import items_of
 from services.oracles import human
 from storage import queries
-from storage.rows import SeriesPoint
 
 _UNDECIDED = "the grader could not decide the same comparisons as in the run"
 
@@ -101,16 +100,22 @@ def series(subject: Subject) -> Iterator[Compared | str]:
     else:
         stored = [row for row in stored if not row.estimated]
         yield "an audit is not over, so no estimate of label accuracy is checked"
-    a, b = _by_key(expected), _by_key(stored)
-    yield from ((row, a.get(row), b.get(row)) for row in sorted(a | b))
-
-
-def _by_key(points: Iterable[SeriesPoint]) -> dict[str, list[float | None]]:
-    return {
-        f"series {row.name}{f' of {row.over}' if row.over else ''}{f' by {row.oracle}' if row.oracle else ''}"
-        f"{', estimated' if row.estimated else ''}, iteration {row.iteration}": [row.value, row.lo, row.hi, row.n]
-        for row in points
-    }
+    a, b = (
+        {
+            (row.name, row.over or "", row.oracle or "", row.estimated, row.iteration): [
+                row.value,
+                row.lo,
+                row.hi,
+                row.n,
+            ]
+            for row in points
+        }
+        for points in (expected, stored)
+    )
+    for key in sorted(a | b):
+        name, over, oracle, estimated, t = key
+        of = f"{f' of {over}' if over else ''}{f' by {oracle}' if oracle else ''}{', estimated' if estimated else ''}"
+        yield f"series {name}{of}, iteration {t}", a.get(key), b.get(key)
 
 
 def evaluations(subject: Subject) -> Iterator[Compared]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import json
 import os
@@ -86,42 +85,19 @@ def check_gpus(_: Subject) -> Finding:
     if not seen["gpus"]:
         if not Path("/dev/nvidiactl").exists():
             return skipped(f"this machine has no GPU (torch {seen['torch']})")
+        reason, hidden = seen["reason"], os.environ.get("CUDA_VISIBLE_DEVICES")
+        if reason is None and seen["cuda"] is None:
+            reason = "it is a build for CPUs"
+        elif reason is None and hidden is not None:
+            reason = f"CUDA_VISIBLE_DEVICES is {hidden!r}"
         raise CheckFailed(
-            f"torch {seen['torch']} sees none of the machine's GPUs: {seen['reason'] or _why_none(seen)}",
+            f"torch {seen['torch']} sees none of the machine's GPUs: {reason or 'it does not say why'}",
             "install a torch that is built for the driver's CUDA, and give the container the GPUs",
         )
     if broken := [f"{index} ({gpu['name']}): {gpu['error']}" for index, gpu in enumerate(seen["gpus"]) if gpu["error"]]:
         raise CheckFailed(f"torch {seen['torch']} cannot compute on GPU {'; '.join(broken)}")
     names = ", ".join(f"{gpu['name']} of {gpu['gib']:.0f} GiB" for gpu in seen["gpus"])
     return ok(f"torch {seen['torch']} computes on {names}")
-
-
-def _why_none(seen: Mapping[str, Any]) -> str:
-    if seen["cuda"] is None:
-        return "it is a build for CPUs"
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return "it does not say why" if hidden is None else f"CUDA_VISIBLE_DEVICES is {hidden!r}"
-
-
-def check_driver(_: Subject) -> Finding:
-    """Whether the driver knows the version of CUDA that torch was built for."""
-    driver, built_for = _driver_cuda(), devices()["cuda"]
-    if driver is None or built_for is None:
-        return skipped("no NVIDIA driver is installed" if driver is None else "torch is a build for CPUs")
-    detail = f"torch is built for CUDA {built_for}, the driver knows CUDA {driver[0]}.{driver[1]}"
-    if driver[0] < int(built_for.partition(".")[0]):  # versions of one major number are compatible
-        raise CheckFailed(detail, f"install a newer driver, or a torch for CUDA {driver[0]}")
-    return ok(detail)
-
-
-def _driver_cuda() -> tuple[int, int] | None:
-    """The newest CUDA that the driver knows, as (major, minor); None without a driver."""
-    version = ctypes.c_int()
-    try:
-        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except OSError:
-        return None
-    return None if failed else (version.value // 1000, version.value % 1000 // 10)
 
 
 def check_ray_gpus(subject: Subject) -> Finding:
@@ -137,9 +113,8 @@ def check_ray_gpus(subject: Subject) -> Finding:
     if answer["seen"] is None:
         return Finding("warning", f"all {answer['total']:g} GPUs of Ray are in use, so none was tried in an actor")
     if not answer["seen"]["gpus"]:
-        raise CheckFailed(
-            f"torch sees no GPU inside an actor that reserves one: {answer['seen']['reason'] or 'no reason given'}"
-        )
+        reason = answer["seen"]["reason"] or "no reason given"
+        raise CheckFailed(f"torch sees no GPU inside an actor that reserves one: {reason}")
     return ok(f"{answer['total']:g}, {answer['free']:g} of them free; torch computes on one inside an actor")
 
 

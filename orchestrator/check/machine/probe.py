@@ -25,25 +25,18 @@ def devices() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
-    return {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "gpus": [_gpu(index) for index in range(torch.cuda.device_count())] if available else [],
-        "reason": str(caught[-1].message).splitlines()[0] if caught else None,
-    }
-
-
-def _gpu(index: int) -> dict[str, Any]:
-    import torch
-
-    properties, error = torch.cuda.get_device_properties(index), None
-    try:
-        ones = torch.ones(64, 64, dtype=torch.bfloat16, device=f"cuda:{index}")
-        if (total := float((ones @ ones).sum())) != 64**3:
-            error = f"a product of matrices is {total:g} instead of {64**3}"
-    except RuntimeError as raised:
-        error = str(raised).splitlines()[0]
-    return {"name": properties.name, "gib": properties.total_memory / 2**30, "error": error}
+    gpus = []
+    for index in range(torch.cuda.device_count()) if available else ():
+        properties, error = torch.cuda.get_device_properties(index), None
+        try:
+            ones = torch.ones(64, 64, dtype=torch.bfloat16, device=f"cuda:{index}")
+            if (total := float((ones @ ones).sum())) != 64**3:
+                error = f"a product of matrices is {total:g} instead of {64**3}"
+        except RuntimeError as raised:
+            error = str(raised).splitlines()[0]
+        gpus.append({"name": properties.name, "gib": properties.total_memory / 2**30, "error": error})
+    reason = str(caught[-1].message).splitlines()[0] if caught else None
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": gpus, "reason": reason}
 
 
 def in_ray(address: str) -> dict[str, Any]:

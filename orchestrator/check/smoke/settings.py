@@ -69,30 +69,22 @@ def smaller(preset: Path, overrides: Mapping[str, Any], files: Files) -> dict[st
     """The overrides that make a smoke run of a preset, the given ones too. Raises `ConfigError`, `UnreadyError`."""
     config = load_config(preset, overrides)
     for prompts in count(_PROMPTS):
-        small = {**overrides, **_little_work(config, files), **_one_step(config, prompts)}
+        small = {**overrides, **_little_work(config, files)}
+        for planned in config.trainings:  # one step, of `prompts` prompts or as many as the preset has, in one batch
+            if planned.table == "labelled":
+                small["labelled.steps"] = 1  # the others are the Solver's
+                continue
+            size = min(prompts, planned.training.prompts_per_step)
+            step: dict[str, Any] = {"steps": 1, "checkpoint_every": 1, "prompts_per_step": size}
+            step |= {"warmup_steps": 0} if planned.training.warmup_steps else {}
+            step |= {"prompts_per_update": size} if planned.training.prompts_per_update is not None else {}
+            small |= {f"{planned.table}.training.{name}": value for name, value in step.items()}
         faults = [*untrainable(load_config(preset, small))]
         if not faults:
             break
         if all(prompts >= planned.training.prompts_per_step for planned in config.trainings):
             raise UnreadyError(faults)
     return small
-
-
-def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
-    """One step of each training, of `prompts` prompts or as many as the preset has, in one mini-batch."""
-    settings: dict[str, Any] = {}
-    for planned in config.trainings:
-        if planned.table == "labelled":
-            settings["labelled.steps"] = 1  # the others are the Solver's
-            continue
-        step = {"steps": 1, "checkpoint_every": 1}
-        if planned.training.warmup_steps:
-            step["warmup_steps"] = 0
-        step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
-        if planned.training.prompts_per_update is not None:
-            step["prompts_per_update"] = step["prompts_per_step"]
-        settings |= {f"{planned.table}.training.{name}": value for name, value in step.items()}
-    return settings
 
 
 def _little_work(config: RunConfig, files: Files) -> dict[str, Any]:
