@@ -163,12 +163,12 @@ def _benchmark_faults(config: RunConfig, fetch: bool) -> Iterator[Fault]:
         in_suite = [] if unknown else read_suite(settings.suite).benchmarks
         names += [("evaluation.suite", name) for name in in_suite if name not in dict(names).values()]
     for setting, name in names:
-        yield from _raised(setting, partial(_check_benchmark, config, name, fetch), BenchmarkError, PromptsError)
-
-
-def _check_benchmark(config: RunConfig, name: str, fetch: bool) -> None:
-    if fetch or not is_fetched(name):
-        load_for(config, name)
+        yield from _raised(
+            setting,
+            lambda name=name: (fetch or not is_fetched(name)) and load_for(config, name),
+            BenchmarkError,
+            PromptsError,
+        )
 
 
 def _prompt_faults(config: RunConfig, fetch: bool, *, held_out: bool) -> Iterator[Fault]:

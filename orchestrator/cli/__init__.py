@@ -32,20 +32,20 @@ class _Group:
 # Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`; or a group.
 _COMMANDS: dict[str, dict[str, str | _Group]] = {
     "Start here": {
-        "init": "init:init",
         "check": "check:check",
+        "init": "init:init",
         "up": "services:up",
-        "down": "services:down",
+        "run": "running:run",
         "status": "services:status",
+        "down": "services:down",
     },
     "Runs": {
-        "run": "running:run",
         "resume": "running:resume",
         "runs": "runs:runs",
     },
     "Results": {
         "show": _Group(
-            "Show what a run asked, answered and learned: its tables, figures, costs and alerts.",
+            "Show what a run asked, answered and learned: its questions, rollouts, figures, costs and alerts.",
             {
                 "questions": "questions:questions",
                 "rollouts": "rollouts:rollouts",
@@ -61,7 +61,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
         "compare": "compare:compare_command",
         "evaluate": "evaluate:evaluate",
         "audit": _Group(
-            "Check by judges and people what was graded: plan how many audits, draw a sample, ask a judge model.",
+            "Have people or a judge model check labels: plan how many audits, draw a sample, ask the judge.",
             {"plan": "audit:plan", "draw": "audit:draw", "judge": "judge:judge", "recheck": "recheck:recheck"},
         ),
         "export": "export:export",
@@ -77,7 +77,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
             },
         ),
         "store": _Group(
-            "Look after what is stored: make its tables, serve it over REST, verify it, free disk.",
+            "Look after what is stored: make its tables, serve it over REST, verify it, free the disk.",
             {
                 "migrate": "services:migrate",
                 "serve": "api:api",
@@ -162,7 +162,7 @@ def _coevo(
     """Train two language models together, as in the R-Zero paper: a Challenger writes questions, a Solver answers them
     and learns from its own majority votes.
 
-    To begin, `coevo up` starts the services, `coevo run demo` runs the demo, `coevo report demo` writes its page.
+    To begin: `coevo check`, `coevo up`, `coevo run demo`, `coevo report demo`. `coevo COMMAND --help` says more.
     """
 
 

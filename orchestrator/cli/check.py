@@ -67,14 +67,14 @@ def check(
     keep: Annotated[bool, typer.Option("--keep", help="With --run: keep its files, checkpoints among them.")] = False,
     as_json_: AsJson = False,
 ) -> None:
-    """Check whether this machine is ready; or, with a preset, say what it is, what is missing here and what it needs.
+    """Check whether this machine is ready; or, with a preset, say what it is, needs and lacks here.
 
-    All faults are shown at once, and nothing is started or written. The exit code is 1 if there is a fault: something
-    that keeps the services or the run from starting. A warning is about something that the run can do without, or that
-    it would wait for. Hours are by assumed speeds, unless finished runs of the preset are in the store.
+    Nothing is started or written, and all faults are shown at once. A fault keeps the services or the run from
+    starting; the exit code is then 1. A warning is about what the run can do without, or would wait for. Hours are by
+    assumed speeds, unless finished runs of the preset are in the store.
 
-    --run takes minutes: it starts services of its own with a store of its own, runs each stage with the preset's model
-    and trainer, compares the log-probabilities of the served Solver with the trainer's, and removes everything. No
+    --run takes minutes. It starts its own services with their own store, runs each stage with the preset's model and
+    trainer, compares the log-probabilities of the served Solver with the trainer's, and removes everything. No other
     services may be up.
     """
     if run:

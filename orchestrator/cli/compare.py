@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from core.errors import CoevoError
 from core.settings.evaluation import Protocol
 from orchestrator.cli.comparison_tables import show, show_models
-from orchestrator.cli.terminal import AsJson, written
+from orchestrator.cli.terminal import AsJson, writing
 from orchestrator.installation.home import home
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
 from services.comparison import Comparison, arms_named, arms_of, compare
@@ -80,10 +80,11 @@ def compare_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the arms of an experiment, or runs, with the first as the baseline (docs/experiments.md); with a suite or
-    benchmarks, models and the average over benchmarks (docs/evaluation.md).
+    """Compare the arms of an experiment, runs, or models on benchmarks. The first is the baseline.
 
-    --benchmark, --metric and --series may be given more than once.
+    Without a suite or benchmarks, runs are compared after their last iterations (docs/experiments.md). With them,
+    models are compared on each benchmark and on the average (docs/evaluation.md). --benchmark, --metric and --series
+    may be given more than once.
     """
     with open_store(home().database).read() as session:
         for name in benchmarks or ():
@@ -151,7 +152,7 @@ def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str
 def _write(picture: Path, panels: Sequence[Panel], columns: int | None = None, *, as_json: bool) -> None:
     from orchestrator.pictures.comparison import picture_of
 
-    with written(picture) as temporary:
+    with writing(picture) as temporary:
         temporary.write_bytes(picture_of(panels, picture.suffix[1:].lower(), columns))
     typer.echo(f"wrote {picture}", err=as_json)  # with --json, only JSON is on standard output
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig
 from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
@@ -92,32 +91,23 @@ def _tokenizer(folder: Path) -> tuple[Any, str | None]:
 def _questions(config: RunConfig) -> tuple[tuple[TrainQuestion, ...], str | None]:
     """The prompts of the preset's prompt set with the labels that they bring, and None; else the tiny world's, and why
     they replace the Solver's own."""
-    reason = next(_unknown(config), None)
-    if isinstance(config, SelfTraining) and reason is None:
-        labelled = config.prompts.labels == "given"
-        prompts = trained_on(config, config.prompts)
-        return tuple(_question(index, prompt, labelled) for index, prompt in prompts), None
     labelled = "label" in config.solver.reward.needs
+    if isinstance(config, CoEvolution):
+        reason = "what this preset's Challenger will ask is not known yet"
+    elif config.prompts.file not in ("benchmark", *TINY_BASES) and not Path(config.prompts.file).exists():
+        reason = f"{config.prompts.file} is not on this machine"
+    elif missing := [benchmark for benchmark in evaluated_in(config) if not is_here(benchmark)]:
+        reason = f"{missing[0]} is not on this machine"
+    elif labelled and config.prompts.labels != "given":
+        reason = "the base model's votes are not known yet"
+    else:
+        has_labels = config.prompts.labels == "given"
+        return tuple(_question(*prompt, has_labels) for prompt in trained_on(config, config.prompts)), None
     count = config.solver.training.steps * config.solver.training.prompts_per_step
-    tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     what = "questions and true answers as labels" if labelled else "questions"
+    tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     questions = tuple(_question(index, prompt, labelled) for index, prompt in enumerate(tiny_prompts))
     return questions, f"{count} {what} of the tiny world replace the preset's own, since {reason}"
-
-
-def _unknown(config: RunConfig) -> Iterator[str]:
-    """The reasons why the Solver's own questions, or their labels, are not known before a run."""
-    if isinstance(config, CoEvolution):
-        yield "what this preset's Challenger will ask is not known yet"
-        return
-    prompts = config.prompts
-    if prompts.file not in ("benchmark", *TINY_BASES) and not Path(prompts.file).exists():
-        yield f"{prompts.file} is not on this machine"
-    for benchmark in evaluated_in(config):
-        if not is_here(benchmark):
-            yield f"{benchmark} is not on this machine"
-    if "label" in config.solver.reward.needs and prompts.labels != "given":
-        yield "the base model's votes are not known yet"
 
 
 def _question(index: int, prompt: GivenPrompt, labelled: bool) -> TrainQuestion:

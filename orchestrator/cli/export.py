@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from core.settings.parsing import ConfigError
 from core.validation import fault_of
 from orchestrator.cli import questions
-from orchestrator.cli.terminal import AsJson, Kept, print_json, suggest_runs, written
+from orchestrator.cli.terminal import AsJson, Kept, print_json, suggest_runs, writing
 from orchestrator.installation.home import home
 from services.record_exports import export_records
 from storage.export_columns import What
@@ -34,8 +34,8 @@ File = Annotated[
 ]
 
 
-@export.command("questions")
 @export.command("votes")
+@export.command("questions")
 def rows(
     *,
     context: typer.Context,
@@ -131,7 +131,7 @@ def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
 def _copy(exported: Export, file: Path, as_json: bool) -> None:
     manifest = manifest_path_of(file)
     for source, target in ((exported.path, file), (manifest_path_of(exported.path), manifest)):
-        with written(target) as temporary:
+        with writing(target) as temporary:
             shutil.copyfile(source, temporary)
     if as_json:
         print_json(exported.manifest)

@@ -36,11 +36,10 @@ def matrix(
     ask: Annotated[bool, typer.Option("--ask", help="First ask the Solvers what they have not answered yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the accuracy of every Solver on the questions of every iteration, as in R-Zero's Table 4
-    (docs/evaluation.md).
+    """Show the accuracy of every Solver on the questions of every iteration, as in R-Zero's Table 4.
 
-    --ask makes it: each Solver is served and asked. Stored answers are not asked for again. If the command is
-    interrupted, run it again to go on.
+    --ask makes the table: each Solver is served and asked. Stored answers are not asked for again. If the command is
+    interrupted, run it again to go on (docs/evaluation.md).
     """
     if len(set(runs)) < len(runs):
         raise MatrixError(f"runs: expected different ones, got {' '.join(runs)}")

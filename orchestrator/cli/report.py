@@ -24,7 +24,7 @@ def report(
     as_json: AsJson = False,
     summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
 ) -> None:
-    """Write a run's dashboard page as an HTML file that needs no server, and print its path; or print the figures."""
+    """Write a run's page as one HTML file that needs no server, and print its path; or print the main figures."""
     coevo_home = home()
     store = open_store(coevo_home.database)
     if as_json:

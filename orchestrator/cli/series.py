@@ -28,7 +28,7 @@ def series(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's figures by iteration; docs/alerts.md defines them. No alert is raised."""
+    """Show a run's figures by iteration, each with its interval and its n (docs/alerts.md). No alert is raised."""
     store = open_store(home().database)
     with store.read() as session:
         queries.runs.get_run(session, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -46,11 +47,11 @@ def up(
     ] = False,
     _log_format: LogFormat = None,
 ) -> None:
-    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
+    """Start the services of this machine, wait until they answer, and print their addresses.
 
-    If some of them are running, those that have ended are started again on their ports; if all are, only the addresses
-    are printed. After `coevo down` or a reboot the ports are those of the last start, so that addresses stay the same.
-    A port of 0 stands for any free port.
+    The services are Ray, Prefect, the flow runner and the dashboard. Those that are running stay; those that have ended
+    are started again on their ports. After `coevo down` or a reboot the ports are those of the last start, so that
+    addresses stay the same. A port of 0 stands for any free port.
     """
     coevo_home = home()
     make_private(coevo_home.path)  # before the store is made in it
@@ -93,10 +94,8 @@ def _runs_at_work(coevo_home: Home) -> list[str]:
 
 def migrate() -> None:
     """Create the store's tables or update them to this version. `coevo up` does so too; with containers, run this."""
-    coevo_home = home()
-    store = open_store(coevo_home.database, create=True)
-    print(f"the tables are up to date: {store.address}")
-    store.close()
+    with closing(open_store(home().database, create=True)) as store:
+        print(f"the tables are up to date: {store.address}")
 
 
 def status(

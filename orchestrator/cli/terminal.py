@@ -181,7 +181,7 @@ def clear_errors() -> Iterator[None]:
 
 
 @contextmanager
-def written(file: Path) -> Iterator[Path]:
+def writing(file: Path) -> Iterator[Path]:
     """The path of a temporary file, which becomes `file` at the end, so that this is complete or absent.
 
     Raises `ConfigError` if it cannot be written.

