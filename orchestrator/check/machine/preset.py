@@ -13,6 +13,7 @@ from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
 from orchestrator.check.machine.devices import run
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.check.needs import services_of
 from orchestrator.installation.home import ROOT
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
@@ -31,8 +32,7 @@ class _AskedOnce(Service):
 def check_external(subject: Subject) -> Finding:
     """Whether the judge and the embedder that the preset names answer a tiny request."""
     config = subject.config
-    asked = [*config.audit.services, *config.solver.signals.services(config.solver.reward)] if config else []
-    if config is None or not asked:
+    if config is None or not (asked := services_of(config)):
         return skipped("the preset asks no external service")
 
     async def chat(http: aiohttp.ClientSession, service: Service) -> object:

@@ -29,7 +29,7 @@ from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import refuse_unready
 from orchestrator.check.size.memory import GIB
 from orchestrator.check.smoke import canary
-from orchestrator.check.smoke.settings import Files, questions_of, smaller
+from orchestrator.check.smoke.settings import questions_of, smaller, write_questions
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
@@ -100,9 +100,8 @@ def smoke(preset: str, overrides: Mapping[str, Any], keep: bool, report: Report)
     questions = questions_of(load_config(path, overrides))
     since = time.monotonic()
     with _folder(preset, keep, report) as folder:
-        files = Files(folder)
-        files.write(questions)
-        small = smaller(path, overrides, files)
+        write_questions(folder, questions)
+        small = smaller(path, overrides, folder)
         with _services(folder, report) as (own, services), closing(open_store(own.database)) as store:
             error, stages = _run(own, services, store, preset, small, report)
             gap = gap_before = None
