@@ -1,4 +1,4 @@
-"""Models, data sets, GPUs, packages and services that a run needs, and which of them are not on this machine."""
+"""The models, data sets, GPUs, packages and services of a run, and which are missing here."""
 
 from __future__ import annotations
 

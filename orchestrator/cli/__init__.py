@@ -92,7 +92,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
 
 
 class _LazyGroup(TyperGroup):
-    """Commands that are known by name, of which one is imported only when it is called."""
+    """Commands known by name. A command is imported when it is called."""
 
     def __init__(self, headings: Mapping[str, Mapping[str, str | _Group]] = _COMMANDS, **attributes: Any) -> None:
         super().__init__(**attributes)

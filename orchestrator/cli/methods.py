@@ -48,7 +48,7 @@ def list_methods(as_json: AsJson = False) -> None:
 
 
 def summary_of(kind: type[Method]) -> str:
-    """The first line of a method's own docstring, and of which package it is if it is not one of coevo's."""
+    """The first line of a method's own docstring, and the method's package unless that is coevo."""
     text = inspect.cleandoc(vars(kind)["__doc__"] or "").partition("\n")[0] or "no description"
     package = kind.__module__.partition(".")[0]
     return text if package == Method.__module__.partition(".")[0] else f"{text} (from the package {package})"

@@ -130,7 +130,7 @@ def wide() -> Console:
 
 
 def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str | None]:
-    """The rows that a table shows, which are as many as `--limit` says, and the line below it if it lacks others."""
+    """(rows, line): as many rows as `--limit` says, and the line below the table if some are left out, else None."""
     most = _TABLE_ROWS if limit is None else limit
     shown = [*islice(rows, most + 1 if most else None)]
     if not most or len(shown) <= most:

@@ -3,12 +3,12 @@
 Garbage is:
 
 - a run's folder of checkpoints, optimiser's moments, texts, work in progress or exports, if the store has no such run;
-- a checkpoint that no row names, or whose row says that its files were removed; moments that no stage's result names;
+- a checkpoint without a row, or with a row that says "files removed"; moments that no stage's result names;
 - folders into which a checkpoint was copied, or that were being removed, when a process died;
 - parts of a stage's texts, and its work in progress, once the stage is done; the work of a run that is done or stopped;
 - texts and exports of an evaluation that the store does not have;
-- exported files that were not completed, that a later export of the same rows has replaced, or that have the rows of a
-  run that the store does not have.
+- exported files that were not completed, that a later export of the same rows has replaced, or whose run is not in the
+  store.
 
 What a live process may be writing is left alone. A run's files are removed only while this process holds the lease on
 the run, so no process works on it. Whatever changed lately is left too, because exports and evaluations have no lease.
@@ -68,7 +68,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """An entry of one of the home's folders, such as checkpoints/RUN, with what is in it and one level below."""
+    """An entry of one of the home's folders, such as checkpoints/RUN. `below`: its entries, and their entries."""
 
     kind: Kind
     path: Path
@@ -136,8 +136,8 @@ def _tops(home: Home) -> list[_Top]:
 
 
 def _garbage(store: Store, patience: timedelta, tops: Sequence[_Top]) -> list[Garbage]:
-    """`tops` were listed before the store is read here: a row that refers to one of these files is there by now, unless
-    a process holds the lease on its run."""
+    """`tops` were listed before the store is read here. So each file of `tops` has its row by now, unless a process
+    holds the lease on the file's run."""
     rows, latest, seen = _rows(store), datetime.now(UTC) - patience, set[tuple[int, int]]()
     return [
         Garbage(path, top.run, why, size_of(path, seen))

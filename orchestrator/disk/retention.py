@@ -34,8 +34,8 @@ class Removal:
 def removable(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
     """What a run need not keep now, in the order of the trainings. Nothing is changed.
 
-    Left alone are the checkpoints of an iteration whose end is not decided, those outside this home, and those that an
-    unfinished evaluation asks. Raises `StoreError` if there is no such run.
+    These checkpoints stay: of an iteration whose end is not decided, outside this home, or asked by an unfinished
+    evaluation. Raises `StoreError` if there is no such run.
     """
     config = stored_config(store, run)
     if retention.keep == "all":
@@ -62,8 +62,8 @@ def removable(home: Home, store: Store, run: str, retention: Retention) -> list[
 def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
     """Remove what a run need not keep, and return it.
 
-    Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; its row then
-    says that it is, and `coevo store gc` removes it later.
+    Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; `coevo store
+    gc` removes the file later, since its row says "removed".
     """
     with run_held(store, run):
         removals = removable(home, store, run, retention)

@@ -15,7 +15,7 @@ from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_p
 
 
 def load_for(config: RunConfig, name: str) -> LoadedBenchmark:
-    """A benchmark that a run is evaluated on, asked as the run asks its Solver if it has no prompt of its own.
+    """A benchmark of a run's evaluations. A benchmark without a prompt of its own is asked with the Solver's template.
 
     "prompts" is the share of the run's own prompts that early stopping holds out.
     Raises `BenchmarkError`, `PromptsError`.
@@ -36,8 +36,8 @@ def load_for(config: RunConfig, name: str) -> LoadedBenchmark:
 
 
 def held_out_texts(config: RunConfig) -> set[str]:
-    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on, and those of
-    the worked examples in its templates.
+    """The questions that no Solver of a run may train on: all benchmarks of its evaluations, and the worked examples in
+    its templates.
 
     In test-time training the Solver trains on its benchmark, so those questions are not held out.
     """

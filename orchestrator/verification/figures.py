@@ -30,8 +30,8 @@ _UNDECIDED = "the grader could not decide the same comparisons as in the run"
 
 
 def labels(subject: Subject) -> Iterator[Compared | str]:
-    """Each question that was asked has its m votes, and the pseudo-label and the verdict that these give; any other has
-    no vote, and the verdict that its text gives. The iteration's statistics are those of its labels."""
+    """The pseudo-label and the verdict of each asked question follow from its m votes. A question that was not asked
+    has no votes; its verdict follows from its text. The iteration's statistics follow from its labels."""
     config, dataset = subject.config, subject.config.dataset
     try:
         held_out: set[str] | None = held_out_texts(config)

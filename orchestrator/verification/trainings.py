@@ -22,8 +22,8 @@ _ALL = 1 << 31  # rollouts: more than there are
 
 
 def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
-    """Each training that is done has the checkpoint of the stage's result, which was trained from the one that the
-    chain says; and no other checkpoint is stored."""
+    """Each finished training has the checkpoint of its stage's result, with the parent that the chain says. No other
+    checkpoint is stored."""
     rows = {row.id: row for row in subject.read(queries.checkpoints.checkpoints_of, subject.name)}
     # Read again, and later: a process may have finished a training since the verification began.
     done = [row for row in subject.read(queries.ledger.stages_of, subject.name) if row.result]

@@ -58,7 +58,7 @@ def check_packages(_: Subject) -> Finding:
 def _project() -> dict[str, Any]:
     """`requires-python` and `dependencies` of pyproject.toml, or, without a checkout, of the installed package.
 
-    An installed package has those of the day on which it was installed, which may be before the last `git pull`.
+    An installed package says what it needed when it was installed, perhaps before the last `git pull`.
     """
     file = ROOT / "pyproject.toml"
     if file.is_file():
