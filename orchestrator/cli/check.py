@@ -24,7 +24,6 @@ from orchestrator.check.presets import describe, preset_names, usual_name
 from orchestrator.check.size.estimate import Estimate, Range, advice
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.smoke.run import Smoke, smoke
-from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
@@ -33,6 +32,7 @@ from orchestrator.cli.terminal import (
     Overrides,
     overrides_of,
     print_json,
+    printable,
     suggest_presets,
     wide,
 )

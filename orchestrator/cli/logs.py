@@ -11,8 +11,7 @@ import typer
 from rich.console import Console
 
 from core.logs import LONGEST_MESSAGE
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, RunName, print_json
+from orchestrator.cli.terminal import AsJson, RunName, print_json, printable
 from orchestrator.installation.home import Home, home
 from storage import queries
 from storage.rows import RunStatus

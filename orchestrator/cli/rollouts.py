@@ -14,8 +14,7 @@ from rich.table import Table
 
 from core.types import TrainingRollout
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.questions import indented, printable
-from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, first_rows, indented, printable, wide
 
 _PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 

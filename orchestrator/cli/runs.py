@@ -14,8 +14,7 @@ from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.alerts import acknowledge
 from orchestrator.cli.disk import delete, thin
 from orchestrator.cli.logs import log
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, Overrides, RunName, overrides_of, wide
+from orchestrator.cli.terminal import AsJson, Overrides, RunName, overrides_of, printable, wide
 
 if TYPE_CHECKING:
     from services.api.schemas import RunSummary

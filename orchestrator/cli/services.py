@@ -13,9 +13,8 @@ from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
-from orchestrator.cli.questions import printable
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import AsJson, Limit, LogFormat, first_rows, print_json, wide
+from orchestrator.cli.terminal import AsJson, Limit, LogFormat, first_rows, print_json, printable, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError

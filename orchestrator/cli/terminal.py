@@ -1,7 +1,8 @@
-"""What the commands share: options, error output, files that they write, and the parsing of `--set`."""
+"""What the commands share: options, output, errors, files that they write, and the parsing of `--set`."""
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -9,13 +10,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 
 from core import logs
 from core.errors import CoevoError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 _PIPE_COLUMNS, _TABLE_ROWS = 1_000, 20
+_MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a model's text
 SET = "--set"  # what errors call an override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Limit = Annotated[
@@ -47,7 +50,7 @@ Limit = Annotated[
 
 def suggest_presets(incomplete: str) -> list[str]:
     """The presets that a shell suggests."""
-    return sorted(file.stem for file in PRESETS.glob(f"{escape(incomplete)}*.toml"))
+    return sorted(file.stem for file in PRESETS.glob(f"{glob.escape(incomplete)}*.toml"))
 
 
 LocalRunName = Annotated[
@@ -127,6 +130,17 @@ def wide() -> Console:
     """
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(highlight=False, emoji=False, width=None if has_width else _PIPE_COLUMNS)
+
+
+def printable(text: str, max_chars: int = 300) -> str:
+    """A model's text on one line, without characters that a terminal or Rich would take for commands."""
+    return escape(without_commands(text).replace("\n", " ")[:max_chars])
+
+
+def indented(text: str) -> Padding:
+    """A model's text with its line breaks, between empty lines. Its length is limited."""
+    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
+    return Padding("\n".join(lines), (1, 0, 1, 2), expand=False)
 
 
 def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str | None]:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, RunName, print_json
+from orchestrator.cli.terminal import AsJson, RunName, print_json, printable
 from orchestrator.installation.home import home
 from orchestrator.verification.run import verify_run
 from storage.session import open_store
