@@ -43,14 +43,14 @@ _HELD_OUT = {
 }
 
 
-class OwnFolderError(CoevoError):
+class FolderError(CoevoError):
     """A folder that cannot be made, with its name."""
 
 
 def make(folder: Path, preset: str) -> list[Path]:
     """Make the folder from a shipped preset, or from one by its path, and return its files.
 
-    Raises `ConfigError`, and `OwnFolderError` for a folder that is not empty.
+    Raises `ConfigError`, and `FolderError` for a folder that is not empty.
     """
     text = preset_path(preset).read_text(encoding="utf-8")
     config = load_config(preset_path(preset))
@@ -86,12 +86,12 @@ def make(folder: Path, preset: str) -> list[Path]:
         entries = ["a file"] if folder.is_file() else sorted(path.name for path in folder.glob("*"))
         if entries:
             got = entries[0] if folder.is_file() else f"one with {', '.join(entries[:5])}{', …' * (len(entries) > 5)}"
-            raise OwnFolderError(f"{folder}: expected a new or an empty folder, got {got}")
+            raise FolderError(f"{folder}: expected a new or an empty folder, got {got}")
         make_folder(folder)
         for name, content in files.items():
             (folder / name).write_text(content, encoding="utf-8")
     except OSError as error:
-        raise OwnFolderError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise FolderError(f"{folder}: cannot be written: {error.strerror}") from error
     return [folder / name for name in files]
 
 

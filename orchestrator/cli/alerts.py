@@ -9,10 +9,8 @@ import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from orchestrator.cli.terminal import AsJson, print_json, reading, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, opened, print_json, reading, wide
 from storage import queries
-from storage.session import open_store
 
 
 def alerts(
@@ -49,7 +47,8 @@ def acknowledge(
     as_json: AsJson = False,
 ) -> None:
     """Record that somebody has dealt with an alert. Each alert can be acknowledged once."""
-    with open_store(home().database).write() as session:
+    _, store = opened()
+    with store.write() as session:
         row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
     if as_json:
         print_json(row)

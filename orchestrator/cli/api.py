@@ -18,7 +18,7 @@ from rich.table import Table
 from core import logs
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import REFERENCE, known_prefect, page
-from orchestrator.cli.terminal import AsJson, LogFormat, print_json, reading, wide
+from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_json, reading, wide
 from orchestrator.installation.home import PAPERS, PRESETS, home
 from orchestrator.installation.ports import Ports
 from storage import queries
@@ -165,7 +165,7 @@ def add(
     """Make a key and print it. It is shown only this once, because the store keeps just its hash."""
     from services.api.access.keys import new_key
 
-    store = open_store(home().database)
+    _, store = opened()
     if unknown := [given for given in scope or () if given not in get_args(Scope)]:
         raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {unknown[0]!r}")
     print(new_key(store, name, cast(list[Scope], scope or ["read"])))
@@ -189,6 +189,7 @@ def list_(as_json: AsJson = False) -> None:
 @keys.command("revoke")
 def revoke(name: KeyName) -> None:
     """Revoke a key. The API refuses it from now on."""
-    with open_store(home().database).write() as session:
+    _, store = opened()
+    with store.write() as session:
         queries.keys.revoke_key(session, name)
     print(f"revoked: {name}")

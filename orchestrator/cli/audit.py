@@ -10,12 +10,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
-from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, print_json, reading, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, opened, print_json, reading, wide
 from services.oracles.accuracy import audits_of
 from services.oracles.samples import draw_sample
 from storage import queries
-from storage.session import open_store
 
 
 def plan(
@@ -65,7 +63,7 @@ def draw(
     as_json: AsJson = False,
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
-    store = open_store(home().database)
+    _, store = opened()
     rows = draw_sample(store, run, iteration, oracle, size, kept_only=kept)
     with store.read() as session:
         strata = queries.audits.named_strata_of(session, run, iteration, oracle)

@@ -13,13 +13,11 @@ from sqlalchemy.orm import Session
 from core.errors import CoevoError
 from core.settings.evaluation import Protocol
 from orchestrator.cli.comparison_tables import show, show_models
-from orchestrator.cli.terminal import AsJson, writing
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, reading, writing
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
 from services.comparison import Comparison, arms_named, arms_of, compare
 from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
 from services.run_series import Curve, curves_of, steps_until
-from storage.session import open_store
 
 if TYPE_CHECKING:
     from orchestrator.pictures.comparison import Panel
@@ -86,7 +84,7 @@ def compare_command(
     models are compared on each benchmark and on the average (docs/evaluation.md). --benchmark, --metric and --series
     may be given more than once.
     """
-    with open_store(home().database).read() as session:
+    with reading() as session:
         for name in benchmarks or ():
             definition_of(name)  # refuses one that there is not
         of_suite = read_suite(suite).protocols() if suite is not None else {}

@@ -11,16 +11,14 @@ from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from core.types import Purpose, Stage
-from orchestrator.cli.terminal import AsJson, RunName, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, RunName, opened, wide
 from orchestrator.runs import stored_config
 from services.costs import NOTHING, Amounts, RunCosts, costs_of
-from storage.session import open_store
 
 
 def cost(run: RunName, as_json: AsJson = False) -> None:
     """Show what a run has cost so far: time, devices, requests, tokens and money of each stage (docs/api.md)."""
-    store = open_store(home().database)
+    _, store = opened()
     config = stored_config(store, run)
     with store.read() as session:
         costs = costs_of(session, run, config.rates)

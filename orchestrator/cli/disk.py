@@ -18,13 +18,11 @@ from rich.table import Column, Table
 
 from core.settings.config import Retention
 from orchestrator.cli.addresses import known_prefect
-from orchestrator.cli.terminal import AsJson, print_json
+from orchestrator.cli.terminal import AsJson, opened, print_json
 from orchestrator.disk import deletion, garbage
 from orchestrator.disk.files import KINDS, DiskError
 from orchestrator.disk.retention import Removal, removable, remove_unkept
 from orchestrator.disk.usage import Usage, usage, usage_of
-from orchestrator.installation.home import home
-from storage.session import open_store
 
 if TYPE_CHECKING:
     from services.api.prefect import Prefect
@@ -50,8 +48,7 @@ def delete(
     A run is refused while a process works on it, while Prefect has an active flow run of it, and while another run or
     an evaluation refers to its checkpoints. Reports stay.
     """
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     names = [*dict.fromkeys(names)]
     flow_runs = {name: deletion.refuse_at_work(store, name, _prefect()) for name in names}
     options = {name: {"evaluations": evaluations, "in_prefect": bool(flow_runs[name])} for name in names}
@@ -101,8 +98,7 @@ def thin(
     if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
         raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
     retention = Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     names = [*dict.fromkeys(names)]
     for name in names:
         deletion.refuse_at_work(store, name, _prefect())
@@ -129,8 +125,7 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove files that crashes and old runs left in COEVO_HOME and that no row refers to (docs/storage.md)."""
-    coevo_home, patience = home(), timedelta(hours=older_than)
-    store = open_store(coevo_home.database)
+    (coevo_home, store), patience = opened(), timedelta(hours=older_than)
     garbage.refuse_other_database(coevo_home, store)
     items = garbage.garbage(coevo_home, store, patience)
     if not as_json:
@@ -162,8 +157,7 @@ def du(
 
     A file with several hard links is counted once. `coevo store gc` removes what nothing refers to.
     """
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     shown = usage(coevo_home, store) if run is None else usage_of(coevo_home, store, run)
     if as_json:
         print_json(shown)

@@ -10,11 +10,9 @@ from pydantic import TypeAdapter
 from core.settings.evaluation import Columns, Protocol
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.terminal import AsJson, LogFormat, print_progress
+from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_progress
 from orchestrator.evaluation import request as requests
-from orchestrator.installation.home import home
 from services.evaluations import EvaluationFigures
-from storage.session import open_store
 
 _DEFAULT, _COLUMNS = Protocol(), Columns()
 
@@ -90,8 +88,7 @@ def evaluate(
         "key_variable": key_variable,
     }
     checked = validated(requests.EvaluationRequest, request, "coevo evaluate")
-    coevo_home = home()
-    store = open_store(coevo_home.database, create=True)
+    coevo_home, store = opened(create=True)
     figures = requests.evaluate(coevo_home, store, checked, print_progress)
     if as_json:
         print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())

@@ -14,15 +14,13 @@ from pydantic import ValidationError
 from core.settings.parsing import ConfigError
 from core.validation import fault_of
 from orchestrator.cli import questions
-from orchestrator.cli.terminal import AsJson, Kept, print_json, suggest_runs, writing
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, Kept, opened, print_json, suggest_runs, writing
 from services.record_exports import export_records
 from storage.export_columns import What
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
 from storage.export_selection import ITERATIONS_HELP, Selection, runs_of
 from storage.exports import SUFFIXES, Format
 from storage.exports import export as export_rows
-from storage.session import open_store
 
 Kind = TypeVar("Kind")
 
@@ -94,8 +92,7 @@ def rows(
     what: What = "votes" if context.info_name == "votes" else "questions"
     selection = Selection("", iterations, what, filters, texts)
     kind = _format(file, _QUESTIONS)
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     if experiment is not None:
         with store.read() as session:
             selection = replace(selection, runs=runs_of(session, experiment))
@@ -117,8 +114,7 @@ def evaluation(
     The manifest is written beside the file; --json prints it too (docs/evaluation.md).
     """
     kind = _format(file, _RECORDS)
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file, as_json)
 
 

@@ -10,13 +10,11 @@ import typer
 from core.settings.audit import judge_name
 from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
-from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, overrides_of, print_json, print_progress
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, opened, overrides_of, print_json, print_progress
 from orchestrator.stages.auditing import ask_judge
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.inference.keys import keys_of
-from storage.session import open_store
 
 Url = Annotated[
     str, typer.Option(help="URL of an OpenAI-compatible service, up to and including /v1.", show_default=False)
@@ -64,7 +62,7 @@ def judge(
     audit = parse_config(tree, source="coevo audit judge").audit  # checked in the same way as a preset's
     keys_of(audit.services)
     assert audit.judge is not None
-    store = open_store(home().database)
+    _, store = opened()
     result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress, kept_only=kept)
     if not result["population"]:
         question = "kept question" if kept else "question"

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 
 from core.logs import LONGEST_MESSAGE
-from orchestrator.cli.terminal import AsJson, RunName, print_json, printable
-from orchestrator.installation.home import Home, home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, printable
+from orchestrator.installation.home import Home
 from storage import queries
 from storage.rows import RunStatus
 from storage.run_logs import LogEvent, last_events
-from storage.session import Store, open_store
+from storage.session import Store
 
 _POLL_S = 1.0
 _MOST_EVENTS = 100_000  # more than a run's log files can have
@@ -33,8 +33,7 @@ def log(
 
     The log is a file of the machine that runs the flows, below COEVO_HOME. With --json, each line is a JSON object.
     """
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     with store.read() as session:
         queries.runs.get_run(session, run)
     last = last_events(coevo_home.run_logs, run, lines)

@@ -11,14 +11,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.statistics.audits import n_text
-from orchestrator.cli.terminal import AsJson, Kept, print_json, print_progress, wide
+from orchestrator.cli.terminal import AsJson, Kept, opened, print_json, print_progress, wide
 from orchestrator.evaluation.matrix import MatrixError, ask_all, question_sets, unanswered
 from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.stages.context import Context
 from services.matrix import MatrixCell, cells, mean_cells
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 
 
 def matrix(
@@ -43,7 +43,7 @@ def matrix(
     """
     if len(set(runs)) < len(runs):
         raise MatrixError(f"runs: expected different ones, got {' '.join(runs)}")
-    store = open_store(home().database)
+    _, store = opened()
     if ask:
         for run in runs:
             _ask(store, run, oracle, size)

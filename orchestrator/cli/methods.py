@@ -15,9 +15,7 @@ from rich.table import Table
 from core.methods import METHODS, Method
 from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
-from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, overrides_of, print_json
-from orchestrator.installation.home import home
-from storage.session import open_store
+from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, opened, overrides_of, print_json
 
 
 def list_methods(as_json: AsJson = False) -> None:
@@ -106,10 +104,10 @@ def replay(
     from orchestrator.analysis.replay import replay as replay_votes
     from orchestrator.analysis.replay import table
 
-    coevo_home = home()
+    coevo_home, store = opened()
     method_names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
     methods = [parse_method(method_name) for method_name in method_names]
-    result = replay_votes(open_store(coevo_home.database), coevo_home.texts, name, iteration, methods, kept)
+    result = replay_votes(store, coevo_home.texts, name, iteration, methods, kept)
     if as_json:
         print_json(result, allow_nan=False)
     else:

@@ -9,14 +9,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.cli.terminal import AsJson, RunName, print_json
-from orchestrator.installation.home import PAPERS, PRESETS, home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json
+from orchestrator.installation.home import PAPERS, PRESETS
 from services.drift.open_alerts import open_alerts_of
 from services.run_report.figures import figures
 from services.run_report.headline import headline
 from services.run_report.measures import RunMeasures, measure
 from services.run_report.summary import summary_rows
-from storage.session import open_store
 
 
 def report(
@@ -25,8 +24,7 @@ def report(
     summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
 ) -> None:
     """Write a run's page as one HTML file that needs no server, and print its path; or print the main figures."""
-    coevo_home = home()
-    store = open_store(coevo_home.database)
+    coevo_home, store = opened()
     if as_json:
         print_json(figures(store, name), allow_nan=False)
     elif summary:

@@ -11,12 +11,10 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from core.settings.parsing import ConfigError
-from orchestrator.cli.terminal import AsJson, RunName, print_json, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, wide
 from services.api.figure_metrics import unknown_series
 from services.drift.series import refresh
 from storage import queries
-from storage.session import open_store
 
 
 def series(
@@ -29,7 +27,7 @@ def series(
     as_json: AsJson = False,
 ) -> None:
     """Show a run's figures by iteration, each with its interval and its n (docs/alerts.md). No alert is raised."""
-    store = open_store(home().database)
+    _, store = opened()
     with store.read() as session:
         queries.runs.get_run(session, run)
         stages = queries.ledger.stages_of(session, run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import AsJson, Limit, LogFormat, first_rows, print_json, printable, wide
+from orchestrator.cli.terminal import AsJson, Limit, LogFormat, first_rows, opened, print_json, printable, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
@@ -25,7 +24,7 @@ from services.run_states import RunState
 from storage import queries
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.rows import RunDetail
-from storage.session import DATABASE_ERRORS, open_store
+from storage.session import DATABASE_ERRORS
 
 _USUAL = Ports()
 
@@ -54,7 +53,7 @@ def up(
     """
     coevo_home = home()
     make_private(coevo_home.path)  # before the store is made in it
-    open_store(coevo_home.database, create=True).close()
+    opened(create=True)
     options = {"serve": serve_port, "dashboard": dashboard_port, "prefect": prefect_port, "api": api_port}
     given = {name: port for name, port in options.items() if port is not None}
     cluster.refuse_other_ports(coevo_home, given)
@@ -82,7 +81,7 @@ def _runs_at_work(coevo_home: Home) -> list[str]:
     if not cluster.running(coevo_home):
         return []
     try:
-        store = open_store(coevo_home.database)
+        _, store = opened()
         release_dead(store)
         with store.read() as session:
             leases, now = queries.run_leases.leases(session), queries.tables.database_time(session)
@@ -93,8 +92,8 @@ def _runs_at_work(coevo_home: Home) -> list[str]:
 
 def migrate() -> None:
     """Create the store's tables or update them to this version. `coevo up` does so too; with containers, run this."""
-    with closing(open_store(home().database, create=True)) as store:
-        print(f"the tables are up to date: {store.address}")
+    _, store = opened(create=True)
+    print(f"the tables are up to date: {store.address}")
 
 
 def status(
@@ -115,7 +114,7 @@ def status(
     running, ended = cluster.running(coevo_home), cluster.ended(coevo_home)
     shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
     try:
-        store = open_store(coevo_home.database)
+        _, store = opened()
     except NotThere as error:
         if running or as_json:
             raise

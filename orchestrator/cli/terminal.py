@@ -7,7 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from itertools import islice
@@ -27,15 +28,19 @@ from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
 from core.settings.trees import by_dotted_names
 from core.unicode import from_json, without_commands
-from orchestrator.installation.home import PRESETS, home
+from orchestrator.installation.home import PRESETS, Home, home
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from storage.session import Store
 
 Row = TypeVar("Row")
 
 _PIPE_COLUMNS, _TABLE_ROWS = 1_000, 20
 _MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a model's text
+_at_end = ContextVar[ExitStack]("_at_end")  # what is closed when the command ends
+_at_end.set(ExitStack())  # for the completion of a command line
 SET = "--set"  # what errors call an override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Limit = Annotated[
@@ -166,12 +171,21 @@ def print_json(value: Any, **how: Any) -> None:
     print(json.dumps(value, default=plain, **{"indent": 1, **how}), flush=True)
 
 
-@contextmanager
-def reading() -> Iterator[Session]:
-    """A transaction that reads the home's store. The store is closed at the end."""
+def opened(*, create: bool = False) -> tuple[Home, Store]:
+    """The home and its store. The store is closed when the command ends. Raises what `open_store` raises."""
     from storage.session import open_store  # SQLAlchemy takes half a second to import
 
-    with closing(open_store(home().database)) as store, store.read() as session:
+    coevo_home = home()
+    store = open_store(coevo_home.database, create=create)
+    _at_end.get().callback(store.close)
+    return coevo_home, store
+
+
+@contextmanager
+def reading() -> Iterator[Session]:
+    """A transaction that reads the home's store."""
+    _, store = opened()
+    with store.read() as session:
         yield session
 
 
@@ -179,19 +193,23 @@ def reading() -> Iterator[Session]:
 def clear_errors() -> Iterator[None]:
     """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback.
 
-    Every command is called within it.
+    Every command is called within it. Stores that the command has `opened` are closed at its end.
     """
-    try:
-        yield
-    except Exception as error:
-        from storage.trouble import in_words  # imports SQLAlchemy
+    with ExitStack() as at_end:
+        before = _at_end.set(at_end)
+        try:
+            yield
+        except Exception as error:
+            from storage.trouble import in_words  # imports SQLAlchemy
 
-        shown = in_words(error)
-        if not isinstance(shown, CoevoError):
-            raise
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(without_commands(without_secrets(str(shown))), err=True)  # it may quote what a service sent
-        raise typer.Exit(1) from error
+            shown = in_words(error)
+            if not isinstance(shown, CoevoError):
+                raise
+            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+            typer.echo(without_commands(without_secrets(str(shown))), err=True)  # it may quote what a service sent
+            raise typer.Exit(1) from error
+        finally:
+            _at_end.reset(before)
 
 
 @contextmanager

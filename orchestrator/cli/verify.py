@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from orchestrator.cli.terminal import AsJson, RunName, print_json, printable
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, printable
 from orchestrator.verification.run import verify_run
-from storage.session import open_store
 
 _SHOWN = 20  # violations of a check, and notes, that the text shows; --json prints all
 _MOST_CHARS = 1_000  # of a line
@@ -28,8 +26,7 @@ def verify(
 
     The exit code is 1 if anything is not as it should be. Stages that are not finished are left out (docs/storage.md).
     """
-    coevo_home = home()
-    verification = verify_run(coevo_home, open_store(coevo_home.database), run, quick=quick)
+    verification = verify_run(*opened(), run, quick=quick)
     status = 1 if verification.violations else 0
     if as_json:
         print_json(asdict(verification) | {"violations": verification.violations})
