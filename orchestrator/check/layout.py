@@ -64,8 +64,8 @@ class Layout:
         number them otherwise; how many there are does not depend on that.
         """
         if config.serving.release:  # a stage stops the applications that it does not ask
-            up = {*map(config.application, _ASKED.get(stage, ()))}
-            up |= {*(config.solver.signals.served(config.solver.reward) if stage == "train_solver" else ())}
+            served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else ()
+            up = {*map(config.application, _ASKED.get(stage, ())), *served}
         else:
             up = {*map(config.application, config.roles), *(app.name for app in self.apps if not app.swapped)}
         places = {"trainer": [*range(self.trainer_gpus)]} if stage in TRAINING and self.trainer_gpus else {}

@@ -105,6 +105,6 @@ def labels(run: RunName, as_json: AsJson = False) -> None:
         say(f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow")
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
-        if (figure := agreement.kappa) is not None:
-            kappa = f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"
+        if (found := agreement.kappa) is not None:
+            kappa = f"{found.value:.2f} ({found.lo:.2f} to {found.hi:.2f}, n = {found.n:,})"
         say(f"kappa of {agreement.first} and {agreement.second}: {kappa}")

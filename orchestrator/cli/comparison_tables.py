@@ -123,10 +123,10 @@ def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> Non
     if len(rows) > 1:
         about = "on the same questions, likewise. It says nothing about another training."
         say(f"Then the difference to {rows[0].model} {about}")
-    for metric in dict.fromkeys(row.metric for row in rows):
-        fewer = [of for of in comparison.benchmarks if of.evaluations and of.samples < needed(metric)]
+    for asked in dict.fromkeys(row.metric for row in rows):
+        fewer = [of for of in comparison.benchmarks if of.evaluations and of.samples < needed(asked)]
         if fewer:
-            say(f"{metric}: without {', '.join(of.name for of in fewer)}, which have fewer samples.")
+            say(f"{asked}: without {', '.join(of.name for of in fewer)}, which have fewer samples.")
     for model, names in comparison.missing.items():
         missing = f"{model}: no evaluation to compare on {', '.join(names)}. This makes it: {commands[model]}"
         say(missing, soft_wrap=True)

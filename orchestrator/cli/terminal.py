@@ -166,7 +166,9 @@ def print_json(value: Any, **how: Any) -> None:
     """Print a value as JSON. A dataclass becomes an object, a date its ISO text, and a path its name."""
 
     def plain(part: Any) -> Any:
-        return asdict(part) if is_dataclass(part) else part.isoformat() if isinstance(part, datetime) else str(part)
+        if is_dataclass(part) and not isinstance(part, type):
+            return asdict(part)
+        return part.isoformat() if isinstance(part, datetime) else str(part)
 
     print(json.dumps(value, default=plain, **{"indent": 1, **how}), flush=True)
 

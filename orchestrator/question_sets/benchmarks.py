@@ -9,6 +9,7 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -267,11 +268,12 @@ def _options(
             f"{position}: column {columns.answer!r}: expected a letter up to {_LETTERS[len(values) - 1]}, "
             f"got {answer[:80]!r}"
         )
-    texts = [
-        required(lambda parts, at=number: text_of(parts[at]), row, options, position, BenchmarkError)
-        for number in range(len(values))
-    ]
-    return texts, letter
+
+    def option(parts: Any, number: int) -> str | None:
+        return text_of(parts[number])
+
+    reads = (partial(option, number=number) for number in range(len(values)))
+    return [required(read, row, options, position, BenchmarkError) for read in reads], letter
 
 
 def _label(row: Mapping[str, Any], column: str, position: str) -> str | None:

@@ -113,9 +113,9 @@ def series(subject: Subject) -> Iterator[Compared | str]:
         for points in (expected, stored)
     )
     for key in sorted(a | b):
-        name, over, oracle, estimated, t = key
-        of = f"{f' of {over}' if over else ''}{f' by {oracle}' if oracle else ''}{', estimated' if estimated else ''}"
-        yield f"series {name}{of}, iteration {t}", a.get(key), b.get(key)
+        name, of, by, estimated, t = key
+        kind = f"{f' of {of}' if of else ''}{f' by {by}' if by else ''}{', estimated' if estimated else ''}"
+        yield f"series {name}{kind}, iteration {t}", a.get(key), b.get(key)
 
 
 def evaluations(subject: Subject) -> Iterator[Compared]:
