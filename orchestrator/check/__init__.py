@@ -2,7 +2,7 @@
 
 Which file answers which question:
 
-`presets`: which presets are there, and what is each? `own_folder`: how do I make one of my own (`coevo init`)?
+`presets`: which presets are there, and what is each? `init`: how do I make one of my own (`coevo init`)?
 `start`: may a run start, and with which settings? `refusals`: what on this machine keeps it from starting?
 `needs`: which models, data, GPUs, packages and services does it need, and which are missing here?
 `layout`: who holds which GPU in which stage? `size/`: how much memory and disk, how many tokens and hours does it take?

@@ -51,7 +51,6 @@ def answers_for(
     overrides: Mapping[str, Any],
     overrides_are: str,
     gpu_memory: float | None = None,
-    tokens_per_second: float | None = None,
 ) -> Answers:
     """Everything about a run of a preset. Nothing is started or written, and no benchmark is fetched.
 
@@ -71,7 +70,7 @@ def answers_for(
         warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
     try:
         try:
-            found = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY, tokens_per_second)
+            found = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY)
         except (ConfigError, SizingError) as error:  # often a fault of the run too
             warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
         what = described(preset, config, found)
@@ -92,6 +91,24 @@ def as_json(answers: Answers) -> dict[str, Any]:
     def rows(faults: list[Fault]) -> list[dict[str, Any]]:
         return [{**asdict(fault), "text": str(fault)} for fault in faults]
 
+    needed = None
+    if (found := answers.estimate) is not None:
+        disk = disk_lines(found.config)
+        needed = {
+            "gpus": found.gpus,
+            "gpu_memory": found.gpu_memory,
+            "fits": not found.problems,
+            "advice": advice(found),
+            "parameters": found.shape.parameters,
+            "layout": asdict(found.layout),
+            "before": [asdict(stage) for stage in found.before],
+            "stages": [asdict(stage) for stage in found.stages],
+            "memory": [{**asdict(part), "gib": part.gib} for part in found.memory],
+            "disk": disk,
+            "disk_gib": sum(disk.values()),
+            "hours": found.hours,
+            "run_hours": found.run_hours,
+        }
     return {
         "run": answers.run,
         "preset": answers.preset,
@@ -99,25 +116,6 @@ def as_json(answers: Answers) -> dict[str, Any]:
         "warnings": rows(answers.warnings),
         "checks": [asdict(result) for result in answers.results],
         "details": answers.described and asdict(answers.described),
-        "estimate": answers.estimate and _estimate_json(answers.estimate),
+        "estimate": needed,
         "measured": answers.measured and asdict(answers.measured),
-    }
-
-
-def _estimate_json(found: Estimate) -> dict[str, Any]:
-    disk = disk_lines(found.config)
-    return {
-        "gpus": found.gpus,
-        "gpu_memory": found.gpu_memory,
-        "fits": not found.problems,
-        "advice": advice(found),
-        "parameters": found.shape.parameters,
-        "layout": asdict(found.layout),
-        "before": [asdict(stage) for stage in found.before],
-        "stages": [asdict(stage) for stage in found.stages],
-        "memory": [{**asdict(part), "gib": part.gib} for part in found.memory],
-        "disk": disk,
-        "disk_gib": sum(disk.values()),
-        "hours": found.hours,
-        "run_hours": found.run_hours,
     }

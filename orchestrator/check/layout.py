@@ -63,32 +63,24 @@ class Layout:
         As Ray gives them out on one node: whole ones in order, a share to the fullest GPU that has it left. Ray may
         number them otherwise; how many there are does not depend on that.
         """
+        if config.serving.release:  # a stage stops the applications that it does not ask
+            served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else ()
+            up = {*map(config.application, _ASKED.get(stage, ())), *served}
+        else:
+            up = {*map(config.application, config.roles), *(app.name for app in self.apps if not app.swapped)}
         places = {"trainer": [*range(self.trainer_gpus)]} if stage in TRAINING and self.trainer_gpus else {}
-        left = [0.0] * len(places.get("trainer", []))
-        for app in sorted(self.apps, key=lambda app: -app.gpus):
-            if not app.on_gpu or app.name not in _up(self.apps, stage, config):
-                continue
+        left = [0.0] * len(places.get("trainer", []))  # the share of each GPU that nobody has
+        for app in sorted((app for app in self.apps if app.on_gpu and app.name in up), key=lambda app: -app.gpus):
             ranks, share = app.replicas * app.tensor_parallel, app.gpus / app.tensor_parallel
-            places[app.name] = [_take(left, share) for _ in range(ranks)] if share else [*range(ranks)]
+            if not share:  # on the trainer's GPUs
+                places[app.name] = [*range(ranks)]
+                continue
+            for _ in range(ranks):
+                left += [] if any(free >= share - 1e-9 for free in left) else [1.0]
+                at = min((free, at) for at, free in enumerate(left) if free >= share - 1e-9)[1]
+                left[at] -= share
+                places.setdefault(app.name, []).append(at)
         return places
-
-
-def _take(left: list[float], share: float) -> int:
-    """Give out `share` of the fullest GPU that has it, or of a new one."""
-    fitting = [at for at, free in enumerate(left) if free >= share - 1e-9]
-    at = min(fitting, key=lambda at: left[at]) if fitting else len(left)
-    if at == len(left):
-        left.append(1.0)
-    left[at] -= share
-    return at
-
-
-def _up(apps: tuple[App, ...], stage: Stage, config: RunConfig) -> set[str]:
-    """The applications that are up in a stage. With `serving.release`, it stops those that it does not ask."""
-    if config.serving.release:
-        served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else ()
-        return {*map(config.application, _ASKED.get(stage, ())), *served}
-    return {*map(config.application, config.roles), *(app.name for app in apps if not app.swapped)}
 
 
 def layout_of(config: RunConfig, shape: Shape) -> Layout:

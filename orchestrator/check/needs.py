@@ -1,4 +1,4 @@
-"""Models, data sets, GPUs, packages and services that a run needs, and which of them are not on this machine."""
+"""The models, data sets, GPUs, packages and services of a run, and which are missing here."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
 
 def services_of(config: RunConfig) -> list[Service]:
     """The services that a run asks and that are not part of it."""
-    judge = [] if config.audit.judge is None else [config.audit.judge]
-    return [*judge, *config.solver.signals.services(config.solver.reward)]
+    return [*config.audit.services, *config.solver.signals.services(config.solver.reward)]
 
 
 def lacks_a_judge(config: RunConfig) -> bool:

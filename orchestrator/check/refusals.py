@@ -162,13 +162,13 @@ def _benchmark_faults(config: RunConfig, fetch: bool) -> Iterator[Fault]:
         yield from unknown
         in_suite = [] if unknown else read_suite(settings.suite).benchmarks
         names += [("evaluation.suite", name) for name in in_suite if name not in dict(names).values()]
+
+    def check(name: str) -> None:
+        if fetch or not is_fetched(name):
+            load_for(config, name)
+
     for setting, name in names:
-        yield from _raised(setting, partial(_check_benchmark, config, name, fetch), BenchmarkError, PromptsError)
-
-
-def _check_benchmark(config: RunConfig, name: str, fetch: bool) -> None:
-    if fetch or not is_fetched(name):
-        load_for(config, name)
+        yield from _raised(setting, partial(check, name), BenchmarkError, PromptsError)
 
 
 def _prompt_faults(config: RunConfig, fetch: bool, *, held_out: bool) -> Iterator[Fault]:

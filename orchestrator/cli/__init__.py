@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -33,20 +32,20 @@ class _Group:
 # Heading in the help -> command -> "MODULE:NAME" in this package, which is a function or a `typer.Typer`; or a group.
 _COMMANDS: dict[str, dict[str, str | _Group]] = {
     "Start here": {
-        "init": "init:init",
         "check": "check:check",
+        "init": "init:init",
         "up": "services:up",
-        "down": "services:down",
+        "run": "running:run",
         "status": "services:status",
+        "down": "services:down",
     },
     "Runs": {
-        "run": "running:run",
         "resume": "running:resume",
         "runs": "runs:runs",
     },
     "Results": {
         "show": _Group(
-            "Show what a run asked, answered and learned: its tables, figures, costs and alerts.",
+            "Show what a run asked, answered and learned: its questions, rollouts, figures, costs and alerts.",
             {
                 "questions": "questions:questions",
                 "rollouts": "rollouts:rollouts",
@@ -62,7 +61,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
         "compare": "compare:compare_command",
         "evaluate": "evaluate:evaluate",
         "audit": _Group(
-            "Check by judges and people what was graded: plan how many audits, draw a sample, ask a judge model.",
+            "Have people or a judge model check labels: plan how many audits, draw a sample, ask the judge.",
             {"plan": "audit:plan", "draw": "audit:draw", "judge": "judge:judge", "recheck": "recheck:recheck"},
         ),
         "export": "export:export",
@@ -78,7 +77,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
             },
         ),
         "store": _Group(
-            "Look after what is stored: make its tables, serve it over REST, verify it, free disk.",
+            "Look after what is stored: make its tables, serve it over REST, verify it, free the disk.",
             {
                 "migrate": "services:migrate",
                 "serve": "api:api",
@@ -93,7 +92,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
 
 
 class _LazyGroup(TyperGroup):
-    """Commands that are known by name, of which one is imported only when it is called."""
+    """Commands known by name. A command is imported when it is called."""
 
     def __init__(self, headings: Mapping[str, Mapping[str, str | _Group]] = _COMMANDS, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -112,7 +111,16 @@ class _LazyGroup(TyperGroup):
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, command, arguments = super().resolve_command(ctx, args)
-        return name, _import_command(self.targets[name]) if name in self.targets else command, arguments
+        if name not in self.targets:
+            return name, command, arguments
+        module, _, attribute = self.targets[name].partition(":")
+        with collection_paused():
+            found = getattr(import_module(f"{__name__}.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            return name, _prepared(get_group(found)), arguments
+        single = typer.Typer(add_completion=False)
+        single.command()(found)
+        return name, _prepared(get_command(single)), arguments
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -154,19 +162,8 @@ def _coevo(
     """Train two language models together, as in the R-Zero paper: a Challenger writes questions, a Solver answers them
     and learns from its own majority votes.
 
-    To begin, `coevo up` starts the services, `coevo run demo` runs the demo, `coevo report demo` writes its page.
+    To begin: `coevo check`, `coevo up`, `coevo run demo`, `coevo report demo`. `coevo COMMAND --help` says more.
     """
-
-
-def _import_command(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    with collection_paused():
-        command = getattr(import_module(f"{__name__}.{module}"), attribute)
-    if isinstance(command, typer.Typer):
-        return _literal(get_group(command))
-    single = typer.Typer(add_completion=False)
-    single.command()(command)
-    return _literal(get_command(single))
 
 
 def _unbroken(text: str) -> str:
@@ -174,14 +171,18 @@ def _unbroken(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def _literal(command: Any) -> Any:
-    """A command whose help shows brackets such as `[audit.judge]`, which Rich would take for a style and leave out."""
+def _prepared(command: Any) -> Any:
+    """A command, or a group, that prints a user's error as a short message. Its help shows brackets such as
+    `[audit.judge]`, which Rich would take for a style and leave out."""
+    from orchestrator.cli.terminal import clear_errors  # a help imports nothing
+
+    command.callback = command.callback and clear_errors()(command.callback)
     command.help = command.help and escape(_unbroken(command.help))
     for option in command.params:
         if getattr(option, "help", None):
             option.help = escape(option.help)
     for below in getattr(command, "commands", {}).values():
-        _literal(below)
+        _prepared(below)
     return command
 
 
@@ -192,7 +193,7 @@ def _help_text(target: str) -> str:
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) if name == attribute:
-                return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n\n")[0]
+                return _unbroken(ast.get_docstring(node) or "").partition("\n\n")[0]
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=keywords)) if name == attribute:
                 return next(str(ast.literal_eval(keyword.value)) for keyword in keywords if keyword.arg == "help")
     raise LookupError(target)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import getpass
-import json
-from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.padding import Padding
 
-from orchestrator.cli.terminal import AsJson, clear_errors, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, opened, print_json, reading, wide
 from storage import queries
-from storage.session import open_store
 
 
 def alerts(
@@ -28,20 +23,19 @@ def alerts(
     as_json: AsJson = False,
 ) -> None:
     """Show the alerts that the guard and the drift tests raised, the newest first (docs/alerts.md)."""
-    with clear_errors():
-        with open_store(home().database).read() as session:
-            if run is not None:
-                queries.runs.get_run(session, run)
-            rows = queries.alerts.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
-        if as_json:
-            print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
-        else:
-            for row in rows:  # not as a table, so that an id can be copied at any terminal width
-                colour = {"warning": "yellow", "critical": "red"}[row.severity]
-                acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
-                raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
-                wide().print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
-                wide().print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))
+    with reading() as session:
+        if run is not None:
+            queries.runs.get_run(session, run)
+        rows = queries.alerts.list_alerts(session, run=run, acknowledged=False if open_ else None, limit=limit)
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:  # not as a table, so that an id can be copied at any terminal width
+            colour = {"warning": "yellow", "critical": "red"}[row.severity]
+            acknowledged = f"; acknowledged by {escape(row.acknowledged_by)}" if row.acknowledged_by else ""
+            raised = f"{escape(row.run)}, iteration {row.iteration}  {row.raised_at:%F %H:%M} UTC"
+            wide().print(f"{row.id}  [{colour}]{row.severity}[/]  {row.rule}  {raised}{acknowledged}")
+            wide().print(Padding(escape(row.text), (0, 0, 1, 2), expand=False))
 
 
 def acknowledge(
@@ -53,10 +47,10 @@ def acknowledge(
     as_json: AsJson = False,
 ) -> None:
     """Record that somebody has dealt with an alert. Each alert can be acknowledged once."""
-    with clear_errors():
-        with open_store(home().database).write() as session:
-            row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
-        if as_json:
-            print(json.dumps(asdict(row), indent=1, default=datetime.isoformat))
-        else:
-            print(f"acknowledged by {row.acknowledged_by}: {row.text}")
+    _, store = opened()
+    with store.write() as session:
+        row = queries.alerts.acknowledge(session, alert, by or getpass.getuser(), note)
+    if as_json:
+        print_json(row)
+    else:
+        print(f"acknowledged by {row.acknowledged_by}: {row.text}")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import ipaddress
-import json
 import logging
 import os
 import sys
 from contextlib import closing, suppress
-from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
@@ -21,7 +18,7 @@ from rich.table import Table
 from core import logs
 from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import REFERENCE, known_prefect, page
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, wide
+from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_json, reading, wide
 from orchestrator.installation.home import PAPERS, PRESETS, home
 from orchestrator.installation.ports import Ports
 from storage import queries
@@ -63,50 +60,49 @@ def api(
     from services.drift.outbox import delivering
     from services.drift.webhook import webhook_from
 
-    with clear_errors():
-        try:
-            is_loopback = ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            is_loopback = host == "localhost"
-        if no_keys and not is_loopback:
-            raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
-        store = open_store(home().database)  # this and the next raise here, before a process is started
-        webhook = webhook_from(os.environ)
-        message = "requests need no key" if no_keys else "requests need a key (`coevo store keys add` makes one)"
-        prefect = known_prefect()
-        message += f"; alerts go to {webhook.name}" if webhook else ""
-        message += (
-            f"; Prefect at {prefect.url} starts runs"
-            if prefect
-            else "; runs cannot be started, since no Prefect server is known (`coevo up` starts one)"
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if no_keys and not is_loopback:
+        raise ConfigError(f"--no-keys: expected a loopback address as --host, got {host}")
+    store = open_store(home().database)  # this and the next raise here, before a process is started
+    webhook = webhook_from(os.environ)
+    message = "requests need no key" if no_keys else "requests need a key (`coevo store keys add` makes one)"
+    prefect = known_prefect()
+    message += f"; alerts go to {webhook.name}" if webhook else ""
+    message += (
+        f"; Prefect at {prefect.url} starts runs"
+        if prefect
+        else "; runs cannot be started, since no Prefect server is known (`coevo up` starts one)"
+    )
+    url = f"http://{host}:{port}"
+    own_key = None
+    if is_loopback and not no_keys:
+        own_key = home().api_key
+        accept_home_key(store, own_key)
+    line = f"API {url}{PREFIX}, described at {url}{REFERENCE}; {message}"
+    if sys.stdout.isatty():  # the key must not get into a log
+        print(f"dashboard {page(url, own_key)}, {line}", flush=True)
+    else:
+        log.info("dashboard %s, %s", page(url, None), line)
+    os.environ[_NEEDS_KEYS] = "no" if no_keys else "yes"
+    os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
+    app_factory = f"{__name__}:{worker_app.__name__}"
+    # This process delivers the alerts, so that each is sent once, however many processes answer requests.
+    with closing(store), delivering(store, webhook):
+        uvicorn.run(
+            app_factory,
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            log_config=None,  # its records go where all others go
+            log_level="info" if access_log else "warning",
+            access_log=access_log,
+            timeout_worker_healthcheck=_PATIENCE_S,
+            **UVICORN,
         )
-        url = f"http://{host}:{port}"
-        own_key = None
-        if is_loopback and not no_keys:
-            own_key = home().api_key
-            accept_home_key(store, own_key)
-        line = f"API {url}{PREFIX}, described at {url}{REFERENCE}; {message}"
-        if sys.stdout.isatty():  # the key must not get into a log
-            print(f"dashboard {page(url, own_key)}, {line}", flush=True)
-        else:
-            log.info("dashboard %s, %s", page(url, None), line)
-        os.environ[_NEEDS_KEYS] = "no" if no_keys else "yes"
-        os.environ[_IS_SINGLE] = "yes" if workers == 1 else "no"
-        app_factory = f"{__name__}:{worker_app.__name__}"
-        # This process delivers the alerts, so that each is sent once, however many processes answer requests.
-        with closing(store), delivering(store, webhook):
-            uvicorn.run(
-                app_factory,
-                factory=True,
-                host=host,
-                port=port,
-                workers=workers,
-                log_config=None,  # its records go where all others go
-                log_level="info" if access_log else "warning",
-                access_log=access_log,
-                timeout_worker_healthcheck=_PATIENCE_S,
-                **UVICORN,
-            )
 
 
 def worker_app() -> FastAPI:
@@ -169,33 +165,31 @@ def add(
     """Make a key and print it. It is shown only this once, because the store keeps just its hash."""
     from services.api.access.keys import new_key
 
-    with clear_errors():
-        store = open_store(home().database)
-        if unknown := [given for given in scope or () if given not in get_args(Scope)]:
-            raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {unknown[0]!r}")
-        print(new_key(store, name, cast(list[Scope], scope or ["read"])))
+    _, store = opened()
+    if unknown := [given for given in scope or () if given not in get_args(Scope)]:
+        raise ConfigError(f"--scope: expected one of {', '.join(get_args(Scope))}, got {unknown[0]!r}")
+    print(new_key(store, name, cast(list[Scope], scope or ["read"])))
 
 
 @keys.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the keys by name, with their scopes and dates. The keys themselves are not stored."""
-    with clear_errors():
-        with open_store(home().database).read() as session:
-            rows = queries.keys.list_keys(session)
-        if as_json:
-            print(json.dumps([asdict(row) for row in rows], indent=1, default=datetime.isoformat))
-            return
-        table = Table("key", "scopes", "created (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
-        for row in rows:
-            revoked = f"{row.revoked_at:%F %H:%M}" if row.revoked_at else ""
-            table.add_row(row.name, ", ".join(row.scopes), f"{row.created_at:%F %H:%M}", revoked)
-        wide().print(table)
+    with reading() as session:
+        rows = queries.keys.list_keys(session)
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("key", "scopes", "created (UTC)", "revoked (UTC)", box=SIMPLE_HEAD)
+    for row in rows:
+        revoked = f"{row.revoked_at:%F %H:%M}" if row.revoked_at else ""
+        table.add_row(row.name, ", ".join(row.scopes), f"{row.created_at:%F %H:%M}", revoked)
+    wide().print(table)
 
 
 @keys.command("revoke")
 def revoke(name: KeyName) -> None:
     """Revoke a key. The API refuses it from now on."""
-    with clear_errors():
-        with open_store(home().database).write() as session:
-            queries.keys.revoke_key(session, name)
-        print(f"revoked: {name}")
+    _, store = opened()
+    with store.write() as session:
+        queries.keys.revoke_key(session, name)
+    print(f"revoked: {name}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,12 +10,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from core.statistics.audits import audits_needed, detectable_drop
-from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, wide
-from orchestrator.installation.home import home
-from services.oracles.accuracy import Accuracy, Audits, audits_of
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, opened, print_json, reading, wide
+from services.oracles.accuracy import audits_of
 from services.oracles.samples import draw_sample
 from storage import queries
-from storage.session import open_store
 
 
 def plan(
@@ -36,21 +33,23 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Compute how many audits it takes to detect a drop of label accuracy (docs/audits.md). Nothing is drawn."""
-    with clear_errors():
-        result: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
-        earlier = "as many earlier ones" if reference is None else f"{reference:,} earlier ones"
-        if have is not None:
-            smallest = detectable_drop(have, accuracy, power, confidence, reference)
-            result |= {"audits": have, "reference": reference, "drop": smallest}
-            detected = "no drop" if smallest is None else f"a drop of {100 * smallest:.1f} points or more"
-            text = f"{have:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
-        else:
-            needed = audits_needed(drop, accuracy, power, confidence, reference)
-            result |= {"audits": needed, "reference": reference, "drop": drop}
-            detected = f"a drop of {100 * drop:g} points"
-            text = f"{needed:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
-        text += f", in {power:.0%} of cases (two-sided, {confidence:.0%})"
-        print(json.dumps(result, indent=1) if as_json else text)
+    result: dict[str, float | int | None] = {"accuracy": accuracy, "power": power, "confidence": confidence}
+    earlier = "as many earlier ones" if reference is None else f"{reference:,} earlier ones"
+    if have is not None:
+        smallest = detectable_drop(have, accuracy, power, confidence, reference)
+        result |= {"audits": have, "reference": reference, "drop": smallest}
+        detected = "no drop" if smallest is None else f"a drop of {100 * smallest:.1f} points or more"
+        text = f"{have:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
+    else:
+        needed = audits_needed(drop, accuracy, power, confidence, reference)
+        result |= {"audits": needed, "reference": reference, "drop": drop}
+        detected = f"a drop of {100 * drop:g} points"
+        text = f"{needed:,} audits, compared with {earlier}, detect {detected} from {accuracy:.0%}"
+    text += f", in {power:.0%} of cases (two-sided, {confidence:.0%})"
+    if as_json:
+        print_json(result)
+    else:
+        print(text)
 
 
 def draw(
@@ -64,61 +63,48 @@ def draw(
     as_json: AsJson = False,
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
-    with clear_errors():
-        store = open_store(home().database)
-        rows = draw_sample(store, run, iteration, oracle, size, kept_only=kept)
-        with store.read() as session:
-            strata = queries.audits.named_strata_of(session, run, iteration, oracle)
-        counts = {name: sum(row.stratum == name for row in rows) for name in strata}
-        if as_json:
-            print(json.dumps({"oracle": oracle, "drawn": len(rows), "strata": counts}, indent=1))
-            return
-        print(f"{len(rows)} drawn for {oracle}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
+    _, store = opened()
+    rows = draw_sample(store, run, iteration, oracle, size, kept_only=kept)
+    with store.read() as session:
+        strata = queries.audits.named_strata_of(session, run, iteration, oracle)
+    counts = {name: sum(row.stratum == name for row in rows) for name in strata}
+    if as_json:
+        print_json({"oracle": oracle, "drawn": len(rows), "strata": counts})
+        return
+    print(f"{len(rows)} drawn for {oracle}: {', '.join(f'{n} {name}' for name, n in counts.items())}")
 
 
 def labels(run: RunName, as_json: AsJson = False) -> None:
     """Show label accuracy by iteration and oracle, the audits behind it, and how well the graders agree."""
-    with clear_errors():
-        with open_store(home().database).read() as session:
-            queries.runs.get_run(session, run)
-            audits = audits_of(session, run)
-        if as_json:
-            from services.api.routes.audits import (
-                RunAudits,  # imported here, because FastAPI takes half a second to import
-            )
+    with reading() as session:
+        queries.runs.get_run(session, run)
+        audits = audits_of(session, run)
+    if as_json:
+        from services.api.routes.audits import RunAudits  # FastAPI takes half a second to import
 
-            print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
-            return
-        console = wide()
-        console.print(_accuracies([*audits.measured, *audits.estimated]))
-        for line in _remarks(audits):
-            console.print(line, markup=False, highlight=False)
-
-
-def _accuracies(accuracies: Iterable[Accuracy]) -> Table:
+        print(RunAudits.of(audits).model_dump_json(indent=1, ensure_ascii=True))
+        return
     table = Table("iteration", "oracle", "over", "label accuracy", "95%", "audits", "of", "based on", box=SIMPLE_HEAD)
+    accuracies = [*audits.measured, *audits.estimated]
     for accuracy in sorted(accuracies, key=lambda row: (row.oracle, row.over, row.iteration)):
         basis = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[accuracy.frame]
-        figure = accuracy.figure
-        value = f"{figure.value:.3f}" if accuracy.frame else f"~ {figure.value:.3f}"
-        counts = (f"{figure.n:,}", f"{accuracy.population:,}")
-        cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over)
-        table.add_row(*cells, value, f"{figure.lo:.3f} to {figure.hi:.3f}", *counts, basis)
-    return table
-
-
-def _remarks(audits: Audits) -> Iterable[str]:
+        figure, about = accuracy.figure, "" if accuracy.frame else "~ "
+        interval, counts = f"{figure.lo:.3f} to {figure.hi:.3f}", (f"{figure.n:,}", f"{accuracy.population:,}")
+        cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over, f"{about}{figure.value:.3f}")
+        table.add_row(*cells, interval, *counts, basis)
+    wide().print(table)
+    say = partial(wide().print, markup=False)
     for oracle, over, check in audits.checks:
-        yield (
+        say(
             f"estimates from p_hat ({oracle}, {over}): when each audited iteration is estimated from the others, the "
             f"error is {100 * check.error:.1f} points on average; the interval contained the measured value in "
             f"{check.held} of {len(check.folds)} iterations"
         )
     checked = {(oracle, over) for oracle, over, _ in audits.checks}
     for oracle, over in sorted({(row.oracle, row.over) for row in audits.estimated} - checked):
-        yield f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
+        say(f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow")
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
-        if (figure := agreement.kappa) is not None:
-            kappa = f"{figure.value:.2f} ({figure.lo:.2f} to {figure.hi:.2f}, n = {figure.n:,})"
-        yield f"kappa of {agreement.first} and {agreement.second}: {kappa}"
+        if (found := agreement.kappa) is not None:
+            kappa = f"{found.value:.2f} ({found.lo:.2f} to {found.hi:.2f}, n = {found.n:,})"
+        say(f"kappa of {agreement.first} and {agreement.second}: {kappa}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import textwrap
@@ -25,15 +24,15 @@ from orchestrator.check.presets import describe, preset_names, usual_name
 from orchestrator.check.size.estimate import Estimate, Range, advice
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.smoke.run import Smoke, smoke
-from orchestrator.cli.questions import printable
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
     Iterations,
     LocalRunName,
     Overrides,
-    clear_errors,
     overrides_of,
+    print_json,
+    printable,
     suggest_presets,
     wide,
 )
@@ -64,59 +63,54 @@ def check(
         float | None,
         typer.Option(help="Memory of one GPU, in GiB; by default of this machine's, or 80.", min=1, show_default=False),
     ] = None,
-    tokens_per_second: Annotated[
-        float | None,
-        typer.Option(help="Tokens that one GPU samples a second, as measured, for the hours.", min=1),
-    ] = None,
     run: Annotated[bool, typer.Option("--run", help="Run the preset's whole path once, with little work.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --run: keep its files, checkpoints among them.")] = False,
     as_json_: AsJson = False,
 ) -> None:
-    """Check whether this machine is ready; or, with a preset, say what it is, what is missing here and what it needs.
+    """Check whether this machine is ready; or, with a preset, say what it is, needs and lacks here.
 
-    All faults are shown at once, and nothing is started or written. The exit code is 1 if there is a fault: something
-    that keeps the services or the run from starting. A warning is about something that the run can do without, or that
-    it would wait for. Hours are by assumed speeds, unless finished runs of the preset are in the store.
+    Nothing is started or written, and all faults are shown at once. A fault keeps the services or the run from
+    starting; the exit code is then 1. A warning is about what the run can do without, or would wait for. Hours are by
+    assumed speeds, unless finished runs of the preset are in the store.
 
-    --run takes minutes: it starts services of its own with a store of its own, runs each stage with the preset's model
-    and trainer, compares the log-probabilities of the served Solver with the trainer's, and removes everything. No
+    --run takes minutes. It starts its own services with their own store, runs each stage with the preset's model and
+    trainer, compares the log-probabilities of the served Solver with the trainer's, and removes everything. No other
     services may be up.
     """
     if run:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its services end too
-    with clear_errors():
-        if presets:
-            _list_presets(as_json_)
-            return
-        if preset is None and run:
-            raise ConfigError("--run: expected a preset, got none")
-        if preset is None:
-            failed = _check_machine(as_json_)
-        elif run:
-            tried = smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
-            if as_json_:
-                stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
-                extra = {"passed": tried.passed, "gap_limit": LARGEST_SAMPLER_GAP}
-                print(json.dumps({**asdict(tried), "stages": stages, **extra}, indent=1))
-            else:
-                print(_smoke_text(tried))
-            failed = not tried.passed
+    if presets:
+        _list_presets(as_json_)
+        return
+    if preset is None and run:
+        raise ConfigError("--run: expected a preset, got none")
+    if preset is None:
+        failed = _check_machine(as_json_)
+    elif run:
+        tried = smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
+        if as_json_:
+            stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
+            extra = {"passed": tried.passed, "gap_limit": LARGEST_SAMPLER_GAP}
+            print_json({**asdict(tried), "stages": stages, **extra})
         else:
-            asked = name or usual_name(preset), preset, iterations or 0, overrides_of(override), SET
-            answers = answers_for(home(), *asked, gpu_memory, tokens_per_second)
-            if as_json_:
-                print(json.dumps(as_json(answers), indent=1))
-            else:
-                _show(answers)
-            failed = answers.count_of_faults > 0
-        raise typer.Exit(1 if failed else 0)
+            _show_smoke(tried)
+        failed = not tried.passed
+    else:
+        asked = name or usual_name(preset), preset, iterations or 0, overrides_of(override), SET
+        answers = answers_for(home(), *asked, gpu_memory)
+        if as_json_:
+            print_json(as_json(answers))
+        else:
+            _show(answers)
+        failed = answers.count_of_faults > 0
+    raise typer.Exit(1 if failed else 0)
 
 
 def _list_presets(as_json_: bool) -> None:
     table = Table("preset", "what it is", "kind", "GPUs", "hours", "missing here", box=SIMPLE_HEAD)
     for preset in map(describe, preset_names()):
         if as_json_:
-            print(json.dumps(asdict(preset)))
+            print_json(preset, indent=None)
         missing = ", ".join(dict.fromkeys(need.kind for need in preset.needs if need.here is False))
         hours = "" if preset.hours is None else _range(preset.hours)
         table.add_row(preset.name, preset.about, preset.kind, str(preset.gpus or "none"), hours, missing)
@@ -131,16 +125,14 @@ def _check_machine(as_json_: bool) -> bool:
         results.append(result)
         if not as_json_:
             console = Console(emoji=False, highlight=False, soft_wrap=True)
-            detail, remedy = (
-                printable(" ".join(text.split()), _LONGEST) for text in (result.detail, result.remedy or "")
-            )
+            texts = (result.detail, result.remedy or "")
+            detail, remedy = (printable(" ".join(text.split()), _LONGEST) for text in texts)
             console.print(f"[{_COLOURS[result.status]}]{result.status:<8}[/]{result.name:<18}{detail}")
             if remedy:
                 console.print(f"{'':<26}-> {remedy}")
     counts = Counter(result.status for result in results)
     if as_json_:
-        checks = [asdict(result) for result in results]
-        print(json.dumps({"faults": counts["fault"], "warnings": counts["warning"], "checks": checks}, indent=1))
+        print_json({"faults": counts["fault"], "warnings": counts["warning"], "checks": results})
     else:
         print(f"faults: {counts['fault']}, warnings: {counts['warning']}")
         print("`coevo check --presets` lists what can be run; `coevo check PRESET` says what is missing for it.")
@@ -209,26 +201,22 @@ def _numbers(gpus: list[int]) -> str:
     return f"{first}-{last}" if first < last else f"{first}"
 
 
-def _smoke_text(tried: Smoke) -> str:
+def _show_smoke(tried: Smoke) -> None:
     # Memory is the greatest in use while the stage ran: the machine's, and that of its fullest GPU.
     table = Table(Column("stage", no_wrap=True), "seconds", "tokens", "tokens/s", "GiB", "GPU GiB", box=SIMPLE_HEAD)
     for stage in tried.stages:
         figures = (stage.seconds, stage.tokens or None, stage.tokens_per_second, stage.memory_gib, stage.gpu_memory_gib)
-        cells = (
-            "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" for value in figures
-        )
+        cells = ("" if of is None else f"{of:,}" if isinstance(of, int) else f"{of:,.1f}" for of in figures)
         table.add_row(f"{stage.stage} {stage.iteration}", *cells)
-    console = Console()
-    with console.capture() as capture:
-        console.print(table)
-    lines = [capture.get().rstrip()]
+    Console().print(table)
     for gap, whose in ((tried.gap, "the trainer"), (tried.gap_before, "the base model")):
         if gap is not None:
-            lines.append(
+            print(
                 f"log-probabilities of the served Solver and of {whose}: they differ by {gap.mean:.2g} nats a token on "
                 f"average, {gap.largest:.2g} at most (n = {gap.n} tokens)"
             )
-    lines += [f"expected of the trainer's a mean of at most {LARGEST_SAMPLER_GAP:g}"] if tried.gap else []
-    lines += [tried.error] if tried.error else []
-    verdict = "passed" if tried.passed else "failed"
-    return "\n".join([*lines, f"{tried.preset}: {verdict} after {tried.seconds:.0f} s"])
+    if tried.gap:
+        print(f"expected of the trainer's a mean of at most {LARGEST_SAMPLER_GAP:g}")
+    if tried.error:
+        print(tried.error)
+    print(f"{tried.preset}: {'passed' if tried.passed else 'failed'} after {tried.seconds:.0f} s")

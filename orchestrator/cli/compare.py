@@ -13,13 +13,11 @@ from sqlalchemy.orm import Session
 from core.errors import CoevoError
 from core.settings.evaluation import Protocol
 from orchestrator.cli.comparison_tables import show, show_models
-from orchestrator.cli.terminal import AsJson, clear_errors, written
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, reading, writing
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
 from services.comparison import Comparison, arms_named, arms_of, compare
 from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
 from services.run_series import Curve, curves_of, steps_until
-from storage.session import open_store
 
 if TYPE_CHECKING:
     from orchestrator.pictures.comparison import Panel
@@ -80,12 +78,13 @@ def compare_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the arms of an experiment, or runs, with the first as the baseline (docs/experiments.md); with a suite or
-    benchmarks, models and the average over benchmarks (docs/evaluation.md).
+    """Compare the arms of an experiment, runs, or models on benchmarks. The first is the baseline.
 
-    --benchmark, --metric and --series may be given more than once.
+    Without a suite or benchmarks, runs are compared after their last iterations (docs/experiments.md). With them,
+    models are compared on each benchmark and on the average (docs/evaluation.md). --benchmark, --metric and --series
+    may be given more than once.
     """
-    with clear_errors(), open_store(home().database).read() as session:
+    with reading() as session:
         for name in benchmarks or ():
             definition_of(name)  # refuses one that there is not
         of_suite = read_suite(suite).protocols() if suite is not None else {}
@@ -151,7 +150,7 @@ def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str
 def _write(picture: Path, panels: Sequence[Panel], columns: int | None = None, *, as_json: bool) -> None:
     from orchestrator.pictures.comparison import picture_of
 
-    with written(picture) as temporary:
+    with writing(picture) as temporary:
         temporary.write_bytes(picture_of(panels, picture.suffix[1:].lower(), columns))
     typer.echo(f"wrote {picture}", err=as_json)  # with --json, only JSON is on standard output
 
@@ -184,33 +183,28 @@ def _model_panels(
 
 def _commands(comparison: ModelComparison, model: str, suite: str | None) -> str:
     """What makes the missing evaluations of a model: one command for the suite, and one for each other protocol."""
-    of_suite = read_suite(suite).benchmarks if suite is not None else {}
+
+    def options_of(protocol: Protocol) -> dict[str, object]:
+        sampling = protocol.sampling
+        options = {"samples": protocol.samples, "temperature": sampling.temperature, "top-p": sampling.top_p}
+        return {**options, "top-k": sampling.top_k, "max-tokens": sampling.max_tokens}
+
+    of_suite, usual = read_suite(suite).benchmarks if suite is not None else {}, options_of(Protocol())
     benchmarks_by_options: dict[str, list[str]] = {}
     for benchmark in comparison.benchmarks:
         if benchmark.name in comparison.missing[model]:
             if benchmark.name in of_suite:
                 benchmarks_by_options[f"--suite {suite}"] = []  # it names them
             else:
-                benchmarks_by_options.setdefault(_options(benchmark.protocol), []).append(benchmark.name)
+                own = options_of(benchmark.protocol)
+                options = " ".join(f"--{name} {value}" for name, value in own.items() if value != usual[name])
+                benchmarks_by_options.setdefault(options, []).append(benchmark.name)
     address, _, served = model.partition("#")
     named = ["--model", served] if served else []
     return "; ".join(
         " ".join(["coevo evaluate", address, *names, *named, options]).strip()
         for options, names in benchmarks_by_options.items()
     )
-
-
-def _options(protocol: Protocol) -> str:
-    """The options of `coevo evaluate` that differ from its defaults."""
-    usual, sampling = Protocol(), protocol.sampling
-    options = {
-        "samples": (protocol.samples, usual.samples),
-        "temperature": (sampling.temperature, usual.sampling.temperature),
-        "top-p": (sampling.top_p, usual.sampling.top_p),
-        "top-k": (sampling.top_k, usual.sampling.top_k),
-        "max-tokens": (sampling.max_tokens, usual.sampling.max_tokens),
-    }
-    return " ".join(f"--{name} {value}" for name, (value, default) in options.items() if value != default)
 
 
 def _iteration(model: str) -> int:

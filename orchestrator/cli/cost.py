@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
@@ -10,27 +11,41 @@ from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from core.types import Purpose, Stage
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors, wide
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, RunName, opened, wide
 from orchestrator.runs import stored_config
 from services.costs import NOTHING, Amounts, RunCosts, costs_of
-from storage.session import open_store
 
 
 def cost(run: RunName, as_json: AsJson = False) -> None:
     """Show what a run has cost so far: time, devices, requests, tokens and money of each stage (docs/api.md)."""
-    with clear_errors():
-        store = open_store(home().database)
-        config = stored_config(store, run)
-        with store.read() as session:
-            costs = costs_of(session, run, config.rates)
-        if as_json:
-            print(TypeAdapter(RunCosts).dump_json(costs, indent=1).decode())
-            return
-        console = wide()
-        console.print(_table(costs))
-        for line in _remarks(costs):
-            console.print(line, markup=False, highlight=False)
+    _, store = opened()
+    config = stored_config(store, run)
+    with store.read() as session:
+        costs = costs_of(session, run, config.rates)
+    if as_json:
+        print(TypeAdapter(RunCosts).dump_json(costs, indent=1).decode())
+        return
+    console = wide()
+    console.print(_table(costs))
+    say = partial(console.print, markup=False)
+    if costs.elapsed_seconds is not None:
+        elapsed, total = _time(costs.elapsed_seconds), _time(costs.total.seconds)
+        say(f"{elapsed} from the run's creation to the end of its last stage, {total} of it in stages")
+    if costs.kept:
+        amounts = costs.making
+        seconds = (amounts.cpu_seconds + amounts.gpu_seconds) / costs.kept
+        tokens = (amounts.prompt_tokens + amounts.reply_tokens) / costs.kept
+        price = f", {amounts.money / costs.kept:,.4f} {costs.currency}" if costs.currency else ""
+        say(
+            f"each of {costs.kept:,} kept questions took {seconds:.2f} s of devices, {tokens:,.0f} tokens{price}, from "
+            "the Challenger's training to its label"
+        )
+    for correct in costs.correct:
+        price = f", {_figure(correct.money, 4)} {costs.currency}" if costs.currency else ""
+        say(
+            f"each of {_figure(correct.questions, 0)} with a right label (by {correct.oracle}) took "
+            f"{_figure(correct.seconds, 2)} s of devices{price}"
+        )
 
 
 def _table(costs: RunCosts) -> Table:
@@ -51,19 +66,14 @@ def _table(costs: RunCosts) -> Table:
     table.add_column("for", no_wrap=True)
     for name, cell in shown.items():
         table.add_column(name, cell(costs.total), justify="right", no_wrap=True)
-    for (stage, purpose), amounts in by_stage(costs).items():
-        if any(cells := [cell(amounts) for cell in shown.values()]):
-            table.add_row(stage, "" if purpose == "stage" else purpose, *cells)
-    return table
-
-
-def by_stage(costs: RunCosts) -> dict[tuple[Stage, Purpose], Amounts]:
-    """(stage, purpose) -> what it used over all iterations, in the order in which stages first appear."""
     sums: dict[tuple[Stage, Purpose], Amounts] = {}
     for row in costs.rows:
         key = (row.stage, row.purpose)
         sums[key] = sums.get(key, NOTHING) + row.amounts
-    return sums
+    for (stage, purpose), amounts in sums.items():
+        if any(cells := [cell(amounts) for cell in shown.values()]):
+            table.add_row(stage, "" if purpose == "stage" else purpose, *cells)
+    return table
 
 
 def _time(seconds: float) -> str:
@@ -74,27 +84,6 @@ def _time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
-
-
-def _remarks(costs: RunCosts) -> Iterator[str]:
-    if costs.elapsed_seconds is not None:
-        elapsed, total = _time(costs.elapsed_seconds), _time(costs.total.seconds)
-        yield f"{elapsed} from the run's creation to the end of its last stage, {total} of it in stages"
-    if costs.kept:
-        amounts = costs.making
-        seconds = (amounts.cpu_seconds + amounts.gpu_seconds) / costs.kept
-        tokens = (amounts.prompt_tokens + amounts.reply_tokens) / costs.kept
-        price = f", {amounts.money / costs.kept:,.4f} {costs.currency}" if costs.currency else ""
-        yield (
-            f"each of {costs.kept:,} kept questions took {seconds:.2f} s of devices, {tokens:,.0f} tokens{price}, from "
-            "the Challenger's training to its label"
-        )
-    for correct in costs.correct:
-        price = f", {_figure(correct.money, 4)} {costs.currency}" if costs.currency else ""
-        yield (
-            f"each of {_figure(correct.questions, 0)} with a right label (by {correct.oracle}) took "
-            f"{_figure(correct.seconds, 2)} s of devices{price}"
-        )
 
 
 def _figure(figure: Estimate, digits: int) -> str:

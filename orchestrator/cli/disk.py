@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -19,13 +18,11 @@ from rich.table import Column, Table
 
 from core.settings.config import Retention
 from orchestrator.cli.addresses import known_prefect
-from orchestrator.cli.terminal import AsJson, clear_errors
+from orchestrator.cli.terminal import AsJson, opened, print_json
 from orchestrator.disk import deletion, garbage
 from orchestrator.disk.files import KINDS, DiskError
 from orchestrator.disk.retention import Removal, removable, remove_unkept
-from orchestrator.disk.usage import RunUsage, Usage, usage, usage_of
-from orchestrator.installation.home import home
-from storage.session import open_store
+from orchestrator.disk.usage import Usage, usage, usage_of
 
 if TYPE_CHECKING:
     from services.prefect.client import Prefect
@@ -51,31 +48,29 @@ def delete(
     A run is refused while a process works on it, while Prefect has an active flow run of it, and while another run or
     an evaluation refers to its checkpoints. Reports stay.
     """
-    with clear_errors():
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        names = [*dict.fromkeys(names)]
-        flow_runs = {name: deletion.refuse_at_work(store, name, _prefect()) for name in names}
-        options = {name: {"evaluations": evaluations, "in_prefect": bool(flow_runs[name])} for name in names}
-        plans = [deletion.planned(coevo_home, store, name, **options[name]) for name in names]
-        if not as_json:
-            for plan in plans:
-                counts = ", ".join(f"{table} {count:,}" for table, count in plan.rows.items())
-                print(f"run {plan.run}: rows: {counts or 'none'}")
-                if plan.evaluations:
-                    print(f"by `coevo evaluate`: {', '.join(plan.evaluations)}")
-                for files in plan.files:
-                    print(f"{decimal(files.bytes):>10}  {files.path}")
-                if plan.elsewhere:
-                    print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
-        if not dry_run:
-            _ask(f"Delete {', '.join(names)}?", yes)
-            plans = [deletion.delete(coevo_home, store, name, **options[name]) for name in names]
-            deletion.delete_flow_runs(_prefect(), chain.from_iterable(flow_runs.values()))
-        if as_json:
-            _print_json([{**asdict(plan), "bytes": plan.bytes, "deleted": not dry_run} for plan in plans])
-        elif not dry_run:
-            print(f"deleted {', '.join(names)}: {decimal(sum(plan.bytes for plan in plans))} of files are free")
+    coevo_home, store = opened()
+    names = [*dict.fromkeys(names)]
+    flow_runs = {name: deletion.refuse_at_work(store, name, _prefect()) for name in names}
+    options = {name: {"evaluations": evaluations, "in_prefect": bool(flow_runs[name])} for name in names}
+    plans = [deletion.planned(coevo_home, store, name, **options[name]) for name in names]
+    if not as_json:
+        for plan in plans:
+            counts = ", ".join(f"{table} {count:,}" for table, count in plan.rows.items())
+            print(f"run {plan.run}: rows: {counts or 'none'}")
+            if plan.evaluations:
+                print(f"by `coevo evaluate`: {', '.join(plan.evaluations)}")
+            for files in plan.files:
+                print(f"{decimal(files.bytes):>10}  {files.path}")
+            if plan.elsewhere:
+                print(f"not in this home, so it stays: {', '.join(plan.elsewhere[:_SHOWN])}")
+    if not dry_run:
+        _ask(f"Delete {', '.join(names)}?", yes)
+        plans = [deletion.delete(coevo_home, store, name, **options[name]) for name in names]
+        deletion.delete_flow_runs(_prefect(), chain.from_iterable(flow_runs.values()))
+    if as_json:
+        print_json([{**asdict(plan), "bytes": plan.bytes, "deleted": not dry_run} for plan in plans])
+    elif not dry_run:
+        print(f"deleted {', '.join(names)}: {decimal(sum(plan.bytes for plan in plans))} of files are free")
 
 
 def _prefect() -> Prefect | None:
@@ -100,27 +95,25 @@ def thin(
     The base model, the last checkpoints and the best ones stay, so a run can go on. A run is refused while a process
     works on it; its setting checkpoints.keep does the same after every iteration.
     """
-    with clear_errors():
-        if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
-            raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
-        retention = Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        names = [*dict.fromkeys(names)]
-        for name in names:
-            deletion.refuse_at_work(store, name, _prefect())
-        removals = [item for name in names for item in removable(coevo_home, store, name, retention)]
+    if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
+        raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")
+    retention = Retention.model_validate({"keep": int(keep) if keep.isdecimal() else keep})
+    coevo_home, store = opened()
+    names = [*dict.fromkeys(names)]
+    for name in names:
+        deletion.refuse_at_work(store, name, _prefect())
+    removals = [item for name in names for item in removable(coevo_home, store, name, retention)]
+    if not as_json:
+        for item in removals:
+            print(f"{decimal(item.bytes):>10}  {item.path}")
+        print(f"{len(removals)} checkpoints to remove, {_sum(removals)}" if removals else "nothing to remove")
+    if removals and not dry_run:
+        _ask(f"Remove these {len(removals)}?", yes)
+        removals = [item for name in names for item in remove_unkept(coevo_home, store, name, retention)]
         if not as_json:
-            for item in removals:
-                print(f"{decimal(item.bytes):>10}  {item.path}")
-            print(f"{len(removals)} checkpoints to remove, {_sum(removals)}" if removals else "nothing to remove")
-        if removals and not dry_run:
-            _ask(f"Remove these {len(removals)}?", yes)
-            removals = [item for name in names for item in remove_unkept(coevo_home, store, name, retention)]
-            if not as_json:
-                print(f"removed {len(removals)}: {_sum(removals)} are free")
-        if as_json:
-            _print_json([{**asdict(item), "removed": not dry_run} for item in removals])
+            print(f"removed {len(removals)}: {_sum(removals)} are free")
+    if as_json:
+        print_json([{**asdict(item), "removed": not dry_run} for item in removals])
 
 
 def gc(
@@ -132,26 +125,24 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove files that crashes and old runs left in COEVO_HOME and that no row refers to (docs/storage.md)."""
-    with clear_errors():
-        coevo_home, patience = home(), timedelta(hours=older_than)
-        store = open_store(coevo_home.database)
-        garbage.refuse_other_database(coevo_home, store)
-        items = garbage.garbage(coevo_home, store, patience)
+    (coevo_home, store), patience = opened(), timedelta(hours=older_than)
+    garbage.refuse_other_database(coevo_home, store)
+    items = garbage.garbage(coevo_home, store, patience)
+    if not as_json:
+        table = Table(Column("path", overflow="fold"), "why", "bytes", box=SIMPLE_HEAD)
+        for item in items[:_SHOWN]:
+            table.add_row(escape(str(item.path)), item.why, decimal(item.bytes))
+        if items:
+            Console().print(table)
+        more = f"; {len(items) - _SHOWN} more are not shown, --json prints all" if len(items) > _SHOWN else ""
+        print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
+    if items and not dry_run:
+        _ask(f"Remove these {len(items)}?", yes)
+        items = garbage.collect(coevo_home, store, patience)
         if not as_json:
-            table = Table(Column("path", overflow="fold"), "why", "bytes", box=SIMPLE_HEAD)
-            for item in items[:_SHOWN]:
-                table.add_row(escape(str(item.path)), item.why, decimal(item.bytes))
-            if items:
-                Console().print(table)
-            more = f"; {len(items) - _SHOWN} more are not shown, --json prints all" if len(items) > _SHOWN else ""
-            print(f"{len(items)} to remove, {_sum(items)}{more}" if items else "nothing to remove")
-        if items and not dry_run:
-            _ask(f"Remove these {len(items)}?", yes)
-            items = garbage.collect(coevo_home, store, patience)
-            if not as_json:
-                print(f"removed {len(items)}: {_sum(items)} are free")
-        if as_json:
-            _print_json([{**asdict(item), "removed": not dry_run} for item in items])
+            print(f"removed {len(items)}: {_sum(items)} are free")
+    if as_json:
+        print_json([{**asdict(item), "removed": not dry_run} for item in items])
 
 
 def _sum(items: Iterable[garbage.Garbage | Removal]) -> str:
@@ -166,16 +157,21 @@ def du(
 
     A file with several hard links is counted once. `coevo store gc` removes what nothing refers to.
     """
-    with clear_errors():
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        shown = usage(coevo_home, store) if run is None else usage_of(coevo_home, store, run)
-        if as_json:
-            _print_json(asdict(shown))
-        elif isinstance(shown, Usage):
-            _show_usage(shown)
-        else:
-            _show_run(shown)
+    coevo_home, store = opened()
+    shown = usage(coevo_home, store) if run is None else usage_of(coevo_home, store, run)
+    if as_json:
+        print_json(shown)
+    elif isinstance(shown, Usage):
+        _show_usage(shown)
+    else:
+        table = Table("files", "bytes", box=SIMPLE_HEAD)
+        for kind in KINDS:
+            table.add_row(kind, _cell(shown.kinds[kind]))
+            for name, size in shown.checkpoints.items() if kind == "checkpoints" else ():
+                table.add_row(f"  {escape(name)}", _cell(size))
+        table.add_row("total", _cell(shown.bytes))
+        Console().print(table)
+        print(f"rows: {', '.join(f'{table} {count:,}' for table, count in (shown.rows or {}).items())}")
 
 
 def _show_usage(shown: Usage) -> None:
@@ -196,18 +192,6 @@ def _show_usage(shown: Usage) -> None:
     print(f"database {shown.address}: {decimal(database.total)}{free}{tables}")
 
 
-def _show_run(run: RunUsage) -> None:
-    table = Table("files", "bytes", box=SIMPLE_HEAD)
-    for kind in KINDS:
-        table.add_row(kind, _cell(run.kinds[kind]))
-        if kind == "checkpoints":
-            for name, size in run.checkpoints.items():
-                table.add_row(f"  {escape(name)}", _cell(size))
-    table.add_row("total", _cell(run.bytes))
-    Console().print(table)
-    print(f"rows: {', '.join(f'{table} {count:,}' for table, count in (run.rows or {}).items())}")
-
-
 def _cell(size: int) -> str:
     return decimal(size) if size else ""
 
@@ -219,7 +203,3 @@ def _ask(question: str, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise DiskError(f"{question} There is no terminal to ask on, so expected --yes; nothing was removed")
     typer.confirm(question, abort=True, err=True)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, default=str))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from core.settings.config import CoEvolution, RunConfig, SelfTraining
+from core.settings.config import CoEvolution, RunConfig
 from core.settings.parsing import load_config
 from core.settings.prompts import Prompts
 from core.settings.trainers import EasyR1Settings
@@ -16,7 +15,7 @@ from core.types import TINY_BASES, Checkpoint
 from orchestrator.check.needs import base_model
 from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError
-from orchestrator.cli.terminal import SET, Overrides, clear_errors, overrides_of
+from orchestrator.cli.terminal import SET, Overrides, overrides_of
 from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import evaluated_in, is_here
 from orchestrator.question_sets.held_out import trained_on
@@ -47,30 +46,29 @@ def easyr1(
     """
     from trainers.easyr1.config import render
 
-    with clear_errors():
-        config = load_config(preset_path(preset), overrides_of(override), SET)
-        if role not in ("solver", "challenger"):
-            raise RunError(f"role: expected solver or challenger, got {role!r}")
-        settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
-        folder = base_model(config)
-        tokenizer, replaced_tokenizer = _tokenizer(folder)
-        start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
-        if role == "challenger":
-            if not isinstance(config, CoEvolution) or not config.challenger.trained:
-                raise RunError("role: this preset trains no Challenger; expected solver")
-            url = solver_url or "http://127.0.0.1:8000/solver/v1"
-            job: TrainJob = challenger_job(config, "1/train_challenger", start, start, url, out)
-            replaced_questions = None
-        else:
-            questions, replaced_questions = _questions(config)
-            job = solver_job(config, "1/train_solver", start, questions, out)
-        path = render(job, settings, tokenizer, out)
-        print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
-        replaced = [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence]
-        differences = deviations(job.training, job.reward)
-        for title, sentences in (("Replaced:", replaced), ("Differences from the embedded trainer:", differences)):
-            if sentences:
-                print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
+    config = load_config(preset_path(preset), overrides_of(override), SET)
+    if role not in ("solver", "challenger"):
+        raise RunError(f"role: expected solver or challenger, got {role!r}")
+    settings = config.trainer if isinstance(config.trainer, EasyR1Settings) else EasyR1Settings()
+    folder = base_model(config)
+    tokenizer, replaced_tokenizer = _tokenizer(folder)
+    start = Checkpoint("preset/base/0", "preset", "base", 0, 0, str(folder), "", None)
+    if role == "challenger":
+        if not isinstance(config, CoEvolution) or not config.challenger.trained:
+            raise RunError("role: this preset trains no Challenger; expected solver")
+        url = solver_url or "http://127.0.0.1:8000/solver/v1"
+        job: TrainJob = challenger_job(config, "1/train_challenger", start, start, url, out)
+        replaced_questions = None
+    else:
+        questions, replaced_questions = _questions(config)
+        job = solver_job(config, "1/train_solver", start, questions, out)
+    path = render(job, settings, tokenizer, out)
+    print(f"{path}: {job.training.steps} steps of {job.training.prompts_per_step} x {job.rollouts} rollouts")
+    replaced = [sentence for sentence in (replaced_questions, replaced_tokenizer) if sentence]
+    differences = deviations(job.training, job.reward)
+    for title, sentences in (("Replaced:", replaced), ("Differences from the embedded trainer:", differences)):
+        if sentences:
+            print("\n".join([title, *(f"- {sentence}" for sentence in sentences)]))
 
 
 def _tokenizer(folder: Path) -> tuple[Any, str | None]:
@@ -93,32 +91,23 @@ def _tokenizer(folder: Path) -> tuple[Any, str | None]:
 def _questions(config: RunConfig) -> tuple[tuple[TrainQuestion, ...], str | None]:
     """The prompts of the preset's prompt set with the labels that they bring, and None; else the tiny world's, and why
     they replace the Solver's own."""
-    reason = next(_unknown(config), None)
-    if isinstance(config, SelfTraining) and reason is None:
-        labelled = config.prompts.labels == "given"
-        prompts = trained_on(config, config.prompts)
-        return tuple(_question(index, prompt, labelled) for index, prompt in prompts), None
     labelled = "label" in config.solver.reward.needs
+    if isinstance(config, CoEvolution):
+        reason = "what this preset's Challenger will ask is not known yet"
+    elif config.prompts.file not in ("benchmark", *TINY_BASES) and not Path(config.prompts.file).exists():
+        reason = f"{config.prompts.file} is not on this machine"
+    elif missing := [benchmark for benchmark in evaluated_in(config) if not is_here(benchmark)]:
+        reason = f"{missing[0]} is not on this machine"
+    elif labelled and config.prompts.labels != "given":
+        reason = "the base model's votes are not known yet"
+    else:
+        has_labels = config.prompts.labels == "given"
+        return tuple(_question(*prompt, has_labels) for prompt in trained_on(config, config.prompts)), None
     count = config.solver.training.steps * config.solver.training.prompts_per_step
-    tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     what = "questions and true answers as labels" if labelled else "questions"
+    tiny_prompts = read_prompts(config, Prompts(file="micro", answer="answer", limit=count))
     questions = tuple(_question(index, prompt, labelled) for index, prompt in enumerate(tiny_prompts))
     return questions, f"{count} {what} of the tiny world replace the preset's own, since {reason}"
-
-
-def _unknown(config: RunConfig) -> Iterator[str]:
-    """The reasons why the Solver's own questions, or their labels, are not known before a run."""
-    if isinstance(config, CoEvolution):
-        yield "what this preset's Challenger will ask is not known yet"
-        return
-    prompts = config.prompts
-    if prompts.file not in ("benchmark", *TINY_BASES) and not Path(prompts.file).exists():
-        yield f"{prompts.file} is not on this machine"
-    for benchmark in evaluated_in(config):
-        if not is_here(benchmark):
-            yield f"{benchmark} is not on this machine"
-    if "label" in config.solver.reward.needs and prompts.labels != "given":
-        yield "the base model's votes are not known yet"
 
 
 def _question(index: int, prompt: GivenPrompt, labelled: bool) -> TrainQuestion:

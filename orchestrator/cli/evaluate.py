@@ -10,11 +10,9 @@ from pydantic import TypeAdapter
 from core.settings.evaluation import Columns, Protocol
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, print_progress
+from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_progress
 from orchestrator.evaluation import request as requests
-from orchestrator.installation.home import home
 from services.evaluations import EvaluationFigures
-from storage.session import open_store
 
 _DEFAULT, _COLUMNS = Protocol(), Columns()
 
@@ -74,27 +72,25 @@ def evaluate(
     The answers are stored. The same command goes on after an interruption, and prints the stored results once all
     questions are answered. A run's checkpoint or a folder is served by `coevo up`'s services; a URL needs none.
     """
-    with clear_errors():
-        request = {
-            "model": model,
-            "benchmarks": benchmarks or [],
-            "suite": suite,
-            "protocol": {
-                "samples": samples,
-                "sampling": {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens},
-            },
-            "limit": limit,
-            "seed": seed,
-            "columns": {"question": question, "answer": answer},
-            "applications": applications,
-            "served_model": served_model,
-            "key_variable": key_variable,
-        }
-        checked = validated(requests.EvaluationRequest, request, "coevo evaluate")
-        coevo_home = home()
-        store = open_store(coevo_home.database, create=True)
-        figures = requests.evaluate(coevo_home, store, checked, print_progress)
-        if as_json:
-            print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())
-        else:
-            show(figures, by_majority_share)
+    request = {
+        "model": model,
+        "benchmarks": benchmarks or [],
+        "suite": suite,
+        "protocol": {
+            "samples": samples,
+            "sampling": {"temperature": temperature, "top_p": top_p, "top_k": top_k, "max_tokens": max_tokens},
+        },
+        "limit": limit,
+        "seed": seed,
+        "columns": {"question": question, "answer": answer},
+        "applications": applications,
+        "served_model": served_model,
+        "key_variable": key_variable,
+    }
+    checked = validated(requests.EvaluationRequest, request, "coevo evaluate")
+    coevo_home, store = opened(create=True)
+    figures = requests.evaluate(coevo_home, store, checked, print_progress)
+    if as_json:
+        print(TypeAdapter(list[EvaluationFigures]).dump_json(figures, indent=1, ensure_ascii=True).decode())
+    else:
+        show(figures, by_majority_share)

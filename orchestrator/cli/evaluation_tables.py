@@ -20,12 +20,30 @@ def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) 
     """Print the figures of each evaluation, its id, and the rechecks by judges; one table for each model. With
     `by_majority_share`, print another table for each evaluation."""
     console = wide()
-    for _, group in groupby(results, lambda evaluated: evaluated.evaluation.model):
+    for model, group in groupby(results, lambda evaluated: evaluated.evaluation.model):
         of_model = [*group]
-        console.print(_table(of_model))
+        sampled = any(evaluated.samples for evaluated in of_model)
+        # One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy.
+        table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+        table.title = f"{escape(model)}: percent right, with 95% intervals"
+        table.add_column("benchmark", overflow="fold", min_width=9)
+        for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
+            table.add_column(name, no_wrap=True)
+        for name in ("cut off", "no answer"):
+            table.add_column(name, min_width=6)
+        for evaluated in of_model:
+            figures, last = [evaluated.greedy], evaluated.curve[-1]
+            if sampled and evaluated.samples:
+                figures = [evaluated.pass_at_1, evaluated.greedy, last.maj_at_k, last.pass_at_k]
+            elif sampled:
+                figures = [None, evaluated.greedy, None, None]
+            counts = [f"{evaluated.questions:,}", *([str(evaluated.samples or "")] if sampled else [])]
+            shares = [f"{share.value:.0%}" if share else "" for share in (evaluated.truncated, evaluated.unparsed)]
+            table.add_row(_name(evaluated), *counts, *map(_figure, figures), *shares)
+        console.print(table)
         console.print(f"evaluations: {' '.join(evaluated.evaluation.id for evaluated in of_model)}")
-        if any(evaluated.rechecks for evaluated in of_model):
-            console.print(_recounts(of_model))
+        if rechecked := [evaluated for evaluated in of_model if evaluated.rechecks]:
+            console.print(_recounts(rechecked, sampled))
         for evaluated in of_model:
             for recheck in evaluated.rechecks:
                 console.print("\n".join(_remarks(evaluated, recheck)), markup=False)
@@ -34,70 +52,40 @@ def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) 
             console.print(_consistency(evaluated))
 
 
-def _table(results: Sequence[EvaluationFigures]) -> Table:
-    """One row for each benchmark. k is the number of sampled answers; without any, there is one figure, greedy."""
-    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
-    result.title = f"{escape(results[0].evaluation.model)}: percent right, with 95% intervals"
-    sampled = any(evaluated.samples for evaluated in results)
-    result.add_column("benchmark", overflow="fold", min_width=9)
-    for name in ("n", "k", "pass@1", "greedy", "maj@k", "pass@k") if sampled else ("n", "greedy"):
-        result.add_column(name, no_wrap=True)
-    for name in ("cut off", "no answer"):
-        result.add_column(name, min_width=6)
-    for evaluated in results:
-        last = evaluated.curve[-1]
-        of_samples = (
-            (evaluated.pass_at_1, evaluated.greedy, last.maj_at_k, last.pass_at_k)
-            if evaluated.samples
-            else (None, evaluated.greedy)
-        )
-        figures = [*of_samples, None, None][:4] if sampled else [evaluated.greedy]
-        counts = [f"{evaluated.questions:,}", *([str(evaluated.samples or "")] if sampled else [])]
-        shares = [f"{share.value:.0%}" if share else "" for share in (evaluated.truncated, evaluated.unparsed)]
-        result.add_row(_name(evaluated), *counts, *map(_figure, figures), *shares)
-    return result
-
-
 def _consistency(evaluated: EvaluationFigures) -> Table:
     """One row for each threshold on the majority's share that a question reaches (SRT, Figure 9)."""
-    result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    result.title = f"{_name(evaluated)}: percent right, by the majority's share"
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.title = f"{_name(evaluated)}: percent right, by the majority's share"
     for name in ("share", "n", "answer right", "majority right", "questions left"):
-        result.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True)
     for point in evaluated.by_majority_share:
         if point.answer is not None and point.majority is not None:
             figures = [_figure(estimate).replace("\n", " ") for estimate in (point.answer, point.majority, point.left)]
-            result.add_row(f"{point.threshold:.0%}", f"{point.answer.n:,}", *figures)
-    return result
+            table.add_row(f"{point.threshold:.0%}", f"{point.answer.n:,}", *figures)
+    return table
 
 
-def _recounts(results: Sequence[EvaluationFigures]) -> Table:
+def _recounts(results: Sequence[EvaluationFigures], sampled: bool) -> Table:
     """The accuracy of the rechecked benchmarks by the grader and by each judge."""
-    result = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
-    result.title = "rechecked by a judge: percent right, with 95% intervals"
+    table = Table(box=SIMPLE_HEAD, show_lines=True, padding=(0, 1, 0, 0))
+    table.title = "rechecked by a judge: percent right, with 95% intervals"
     for name in ("benchmark", "who calls an answer right"):
-        result.add_column(name, overflow="fold", min_width=9)
-    sampled = any(evaluated.samples for evaluated in results)
+        table.add_column(name, overflow="fold", min_width=9)
     for name in ("pass@1", "greedy") if sampled else ("greedy",):
-        result.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=True)
     for evaluated in results:
-        if evaluated.rechecks:
-            _add_recount(result, evaluated, "the grader", evaluated.pass_at_1, evaluated.greedy)
+        rows = [("the grader", evaluated.pass_at_1, evaluated.greedy)]
         for recheck in evaluated.rechecks:
             for recount, who in (
                 (recheck.failures_rechecked, f"the grader or {recheck.judge}"),
                 (recheck.judge_alone, f"{recheck.judge} alone"),
             ):
                 if recount is not None:
-                    _add_recount(result, evaluated, who, recount.pass_at_1, recount.greedy)
-    return result
-
-
-def _add_recount(
-    table: Table, evaluated: EvaluationFigures, who: str, pass_at_1: Estimate, greedy: Estimate | None
-) -> None:
-    figures = [pass_at_1 if evaluated.samples else None, greedy]
-    table.add_row(_name(evaluated), who, *map(_figure, figures[-len(table.columns) + 2 :]))
+                    rows.append((who, recount.pass_at_1, recount.greedy))
+        for who, pass_at_1, greedy in rows:
+            figures = [pass_at_1 if evaluated.samples else None, greedy] if sampled else [greedy]
+            table.add_row(_name(evaluated), who, *map(_figure, figures))
+    return table
 
 
 def _remarks(evaluated: EvaluationFigures, recheck: Recheck) -> Iterator[str]:

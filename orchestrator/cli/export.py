@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,15 +14,13 @@ from pydantic import ValidationError
 from core.settings.parsing import ConfigError
 from core.validation import fault_of
 from orchestrator.cli import questions
-from orchestrator.cli.terminal import AsJson, Kept, clear_errors, suggest_runs, written
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, Kept, opened, print_json, suggest_runs, writing
 from services.record_exports import export_records
 from storage.export_columns import What
 from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
 from storage.export_selection import ITERATIONS_HELP, Selection, runs_of
 from storage.exports import SUFFIXES, Format
 from storage.exports import export as export_rows
-from storage.session import open_store
 
 Kind = TypeVar("Kind")
 
@@ -35,8 +32,8 @@ File = Annotated[
 ]
 
 
-@export.command("questions")
 @export.command("votes")
+@export.command("questions")
 def rows(
     *,
     context: typer.Context,
@@ -74,36 +71,34 @@ def rows(
     """
     from services.api.question_filters import QuestionFilters  # imports FastAPI, which takes half a second
 
-    with clear_errors():
-        if kept and verdict:
-            raise ConfigError(f"--kept: expected no --verdict besides it, got {', '.join(verdict)}")
-        if bool(run) == (experiment is not None):
-            raise ConfigError(f"RUN: expected runs or --experiment, got {'both' if run else 'neither'}")
-        values: dict[str, Any] = {
-            "p_hat_min": p_hat_min,
-            "p_hat_max": p_hat_max,
-            "text": text,
-            "cluster": cluster,
-            "oracle": oracle,
-        }
-        values |= {"oracle_verdict": oracle_verdict, "verdict": ["kept"] if kept else verdict or []}
-        try:
-            filters = QuestionFilters.model_validate(values).as_filter()
-        except ValidationError as error:
-            first = error.errors()[0]
-            option = str(first["loc"][0]).replace("_", "-")
-            raise ConfigError(str(fault_of(f"--{option}", first))) from error
-        what: What = "votes" if context.info_name == "votes" else "questions"
-        selection = Selection("", iterations, what, filters, texts)
-        kind = _format(file, _QUESTIONS)
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        if experiment is not None:
-            with store.read() as session:
-                selection = replace(selection, runs=runs_of(session, experiment))
-        elif run:
-            selection = replace(selection, runs=tuple(run) if len(run) > 1 else run[0])
-        _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file, as_json)
+    if kept and verdict:
+        raise ConfigError(f"--kept: expected no --verdict besides it, got {', '.join(verdict)}")
+    if bool(run) == (experiment is not None):
+        raise ConfigError(f"RUN: expected runs or --experiment, got {'both' if run else 'neither'}")
+    values: dict[str, Any] = {
+        "p_hat_min": p_hat_min,
+        "p_hat_max": p_hat_max,
+        "text": text,
+        "cluster": cluster,
+        "oracle": oracle,
+    }
+    values |= {"oracle_verdict": oracle_verdict, "verdict": ["kept"] if kept else verdict or []}
+    try:
+        filters = QuestionFilters.model_validate(values).as_filter()
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = str(first["loc"][0]).replace("_", "-")
+        raise ConfigError(str(fault_of(f"--{option}", first))) from error
+    what: What = "votes" if context.info_name == "votes" else "questions"
+    selection = Selection("", iterations, what, filters, texts)
+    kind = _format(file, _QUESTIONS)
+    coevo_home, store = opened()
+    if experiment is not None:
+        with store.read() as session:
+            selection = replace(selection, runs=runs_of(session, experiment))
+    elif run:
+        selection = replace(selection, runs=tuple(run) if len(run) > 1 else run[0])
+    _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file, as_json)
 
 
 @export.command("evaluation")
@@ -118,11 +113,9 @@ def evaluation(
 
     The manifest is written beside the file; --json prints it too (docs/evaluation.md).
     """
-    with clear_errors():
-        kind = _format(file, _RECORDS)
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file, as_json)
+    kind = _format(file, _RECORDS)
+    coevo_home, store = opened()
+    _copy(export_records(store, coevo_home.exports, coevo_home.texts, key, kind), file, as_json)
 
 
 def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
@@ -134,9 +127,9 @@ def _format(file: Path, formats: Mapping[str, Kind]) -> Kind:
 def _copy(exported: Export, file: Path, as_json: bool) -> None:
     manifest = manifest_path_of(file)
     for source, target in ((exported.path, file), (manifest_path_of(exported.path), manifest)):
-        with written(target) as temporary:
+        with writing(target) as temporary:
             shutil.copyfile(source, temporary)
     if as_json:
-        print(json.dumps(exported.manifest, indent=1))
+        print_json(exported.manifest)
     else:
         print(f"wrote {exported.manifest['rows']:,} rows to {file}, and their manifest to {manifest}")

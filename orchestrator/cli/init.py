@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.check.own_folder import PRESET, README, make
-from orchestrator.cli.terminal import clear_errors, suggest_presets
+from orchestrator.check.init import PRESET, README, make
+from orchestrator.cli.terminal import suggest_presets
 
 
 def init(
@@ -21,16 +21,12 @@ def init(
             autocompletion=suggest_presets,
         ),
     ] = "micro",
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace these files in a folder that is not empty. Others stay.")
-    ] = False,
 ) -> None:
     """Make a folder with a preset, prompts and a benchmark to replace by your own.
 
     As they are, they run with the preset's model. The lines of the preset to edit are marked.
     """
-    with clear_errors():
-        for file in make(folder, preset, force=force):
-            print(file)
-        command = f"coevo check {shlex.quote(str(folder / PRESET))}"
-        print(f"{folder / README} says what to edit; `{command}` whether it can run.")
+    for file in make(folder, preset):
+        print(file)
+    command = f"coevo check {shlex.quote(str(folder / PRESET))}"
+    print(f"{folder / README} says what to edit; `{command}` whether it can run.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -11,13 +10,11 @@ import typer
 from core.settings.audit import judge_name
 from core.settings.parsing import parse_config
 from core.statistics.audits import AuditError
-from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, clear_errors, overrides_of, print_progress
-from orchestrator.installation.home import home
+from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, opened, overrides_of, print_json, print_progress
 from orchestrator.stages.audit_labels import ask_judge
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.inference.keys import keys_of
-from storage.session import open_store
 
 Url = Annotated[
     str, typer.Option(help="URL of an OpenAI-compatible service, up to and including /v1.", show_default=False)
@@ -60,29 +57,28 @@ def judge(
 
     Labels that this judge has graded before are not asked again. If the command is interrupted, run it again to go on.
     """
-    with clear_errors():
-        options = options_of(url, model, prompt, name, key_variable, settings)
-        tree = {"audit": {"oracle": "judge", "sample": size, "judge": options}}
-        audit = parse_config(tree, source="coevo audit judge").audit  # checked in the same way as a preset's
-        keys_of(audit.services)
-        assert audit.judge is not None
-        store = open_store(home().database)
-        result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress, kept_only=kept)
-        if not result["population"]:
-            question = "kept question" if kept else "question"
-            raise AuditError(f"run {run}, iteration {iteration}: no {question} has a pseudo-label to be audited")
-        with store.write() as session:
-            refresh_labels(session, run, iteration)
-            alerts = raise_alerts(session, run, iteration)
-        if as_json:
-            print(json.dumps(result, indent=1))
-        else:
-            counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
-            print(f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}")
-            for line in cost_lines(result):
-                print(line)
-        for alert in alerts:
-            print(f"{alert.severity}: iteration {alert.iteration}: {alert.text}", file=sys.stderr)
+    options = options_of(url, model, prompt, name, key_variable, settings)
+    tree = {"audit": {"oracle": "judge", "sample": size, "judge": options}}
+    audit = parse_config(tree, source="coevo audit judge").audit  # checked in the same way as a preset's
+    keys_of(audit.services)
+    assert audit.judge is not None
+    _, store = opened()
+    result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress, kept_only=kept)
+    if not result["population"]:
+        question = "kept question" if kept else "question"
+        raise AuditError(f"run {run}, iteration {iteration}: no {question} has a pseudo-label to be audited")
+    with store.write() as session:
+        refresh_labels(session, run, iteration)
+        alerts = raise_alerts(session, run, iteration)
+    if as_json:
+        print_json(result)
+    else:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
+        print(f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}")
+        for line in cost_lines(result):
+            print(line)
+    for alert in alerts:
+        print(f"{alert.severity}: iteration {alert.iteration}: {alert.text}", file=sys.stderr)
 
 
 def options_of(

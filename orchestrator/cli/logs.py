@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from core.logs import LONGEST_MESSAGE
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
-from orchestrator.installation.home import Home, home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, printable
+from orchestrator.installation.home import Home
 from storage import queries
 from storage.rows import RunStatus
 from storage.run_logs import LogEvent, last_events
-from storage.session import Store, open_store
+from storage.session import Store
 
 _POLL_S = 1.0
 _MOST_EVENTS = 100_000  # more than a run's log files can have
@@ -36,27 +33,25 @@ def log(
 
     The log is a file of the machine that runs the flows, below COEVO_HOME. With --json, each line is a JSON object.
     """
-    with clear_errors():
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        with store.read() as session:
-            queries.runs.get_run(session, run)
-        last = last_events(coevo_home.run_logs, run, lines)
-        events = _followed(coevo_home, store, run, lines) if follow else iter(last)
-        console, printed = Console(highlight=False, soft_wrap=True), False
-        for event in events:
-            printed = True
-            if as_json:
-                print(json.dumps({**asdict(event), "time": event.time.isoformat()}), flush=True)
-            else:
-                style = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}[event.level]
-                head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{style}]{event.level:<7}[/] "
-                first, *others = event.message.splitlines() or [""]
-                console.print(head + printable(first, LONGEST_MESSAGE))
-                for line in others:
-                    console.print(printable(f"  {line}", LONGEST_MESSAGE))
-        if not printed:
-            print(f"run {run} has no log in {coevo_home.run_logs}", file=sys.stderr)
+    coevo_home, store = opened()
+    with store.read() as session:
+        queries.runs.get_run(session, run)
+    last = last_events(coevo_home.run_logs, run, lines)
+    events = _followed(coevo_home, store, run, lines) if follow else iter(last)
+    console, printed = Console(highlight=False, soft_wrap=True), False
+    for event in events:
+        printed = True
+        if as_json:
+            print_json(event, indent=None)
+        else:
+            style = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}[event.level]
+            head = f"[dim]{event.time:%Y-%m-%d %H:%M:%S}[/] [{style}]{event.level:<7}[/] "
+            first, *others = event.message.splitlines() or [""]
+            console.print(head + printable(first, LONGEST_MESSAGE))
+            for line in others:
+                console.print(printable(f"  {line}", LONGEST_MESSAGE))
+    if not printed:
+        print(f"run {run} has no log in {coevo_home.run_logs}", file=sys.stderr)
 
 
 def _followed(coevo_home: Home, store: Store, run: str, lines: int) -> Iterator[LogEvent]:

@@ -15,48 +15,38 @@ from rich.table import Table
 from core.methods import METHODS, Method
 from core.rollouts.scoring import outcome
 from core.settings.parsing import parse_method
-from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, clear_errors, overrides_of
-from orchestrator.installation.home import home
-from storage.session import open_store
+from orchestrator.cli.terminal import SET, AsJson, Kept, RunName, opened, overrides_of, print_json
 
 
 def list_methods(as_json: AsJson = False) -> None:
     """List the Solver's training methods, with the settings of their papers."""
-    by_name = {name: parse_method(name) for name in METHODS}
-    if as_json:
-        print(json.dumps({name: _description(method) for name, method in by_name.items()}, indent=1))
-        return
-    table = Table("method", "what it is", "labels", "needs", "rollouts", "its own settings", box=SIMPLE_HEAD)
-    for name, method in by_name.items():
-        description = _description(method)
-        trained = "" if method.trained_share == 1 else f", {method.trained_share:g} of them trained on"
-        settings = "\n".join(f"{key} {value}" for key, value in description["settings"].items())
-        needs = ", ".join(description["needs"]) or "-"
-        table.add_row(name, description["summary"], method.labels, needs, f"{method.rollouts}{trained}", settings)
-    Console(width=150).print(table)
-
-
-def _description(method: Method) -> dict[str, Any]:
-    """A method's summary and needs, and those of its settings that differ from the defaults of all methods."""
     defaults = {name: field.default for name, field in Method.model_fields.items()}
-    settings = {
-        name: value
-        for name, value in method.model_dump(mode="json", exclude={"type", "labels", "trained_share"}).items()
-        if value != defaults.get(name)
-    }
-    return {
-        "summary": _summary(type(method)),
-        "package": type(method).__module__.partition(".")[0],
-        "labels": method.labels,
-        "needs": sorted(method.needs),
-        "rollouts": method.rollouts,
-        "trained_share": method.trained_share,
-        "settings": settings,
-    }
+    table = Table("method", "what it is", "labels", "needs", "rollouts", "its own settings", box=SIMPLE_HEAD)
+    rows = dict[str, dict[str, Any]]()
+    for name, method in ((name, parse_method(name)) for name in METHODS):
+        values = method.model_dump(mode="json", exclude={"type", "labels", "trained_share"})
+        own = {setting: value for setting, value in values.items() if value != defaults.get(setting)}
+        rows[name] = {
+            "summary": summary_of(type(method)),
+            "package": type(method).__module__.partition(".")[0],
+            "labels": method.labels,
+            "needs": sorted(method.needs),
+            "rollouts": method.rollouts,
+            "trained_share": method.trained_share,
+            "settings": own,
+        }
+        trained = "" if method.trained_share == 1 else f", {method.trained_share:g} of them trained on"
+        settings = "\n".join(f"{setting} {value}" for setting, value in own.items())
+        needs = ", ".join(rows[name]["needs"]) or "-"
+        table.add_row(name, rows[name]["summary"], method.labels, needs, f"{method.rollouts}{trained}", settings)
+    if as_json:
+        print_json(rows)
+    else:
+        Console(width=150).print(table)
 
 
-def _summary(kind: type[Method]) -> str:
-    """The first line of a method's own docstring, and of which package it is if it is not one of coevo's."""
+def summary_of(kind: type[Method]) -> str:
+    """The first line of a method's own docstring, and the method's package unless that is coevo."""
     text = inspect.cleandoc(vars(kind)["__doc__"] or "").partition("\n")[0] or "no description"
     package = kind.__module__.partition(".")[0]
     return text if package == Method.__module__.partition(".")[0] else f"{text} (from the package {package})"
@@ -73,35 +63,34 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Print the pseudo-label, rewards and advantages of each group of rollouts in a file. Nothing is trained."""
-    with clear_errors():
-        from orchestrator.analysis.group_files import GroupFileError, read_groups, with_signals
+    from orchestrator.analysis.group_files import GroupFileError, read_groups, with_signals
 
-        chosen = parse_method(method, overrides_of(override), SET)
-        lines = read_groups(groups)
-        groups_of_lines = with_signals(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
-        texts = []
-        for line, group in zip(lines, groups_of_lines, strict=True):
-            try:
-                result = outcome(group, chosen)
-            except ValueError as error:
-                raise GroupFileError(f"question {line.question_id}: {error}") from error
-            scored, advantages = result.scored, result.advantages
-            if as_json:
-                row = {
-                    "question_id": line.question_id,
-                    "pseudo_label": scored.label,
-                    "rewards": scored.rewards.tolist(),
-                    "advantages": advantages.tolist(),
-                    "learn": scored.learn,
-                }
-                texts.append(json.dumps(row))
-                continue
-            label = "no label" if scored.label is None else f"label {scored.label}"
-            texts.append(f"{line.question_id}: {label}{'' if scored.learn else ', dropped from the loss'}")
-            texts.append("  reward   advantage")
-            for reward, advantage in zip(scored.rewards, advantages, strict=True):
-                texts.append(f"{reward:8.4f}  {advantage:9.4f}")
-        print("\n".join(texts))
+    chosen = parse_method(method, overrides_of(override), SET)
+    lines = read_groups(groups)
+    groups_of_lines = with_signals(lines, chosen, lambda text: typer.echo(f"note: {text}", err=True))
+    texts = []
+    for line, group in zip(lines, groups_of_lines, strict=True):
+        try:
+            result = outcome(group, chosen)
+        except ValueError as error:
+            raise GroupFileError(f"question {line.question_id}: {error}") from error
+        scored, advantages = result.scored, result.advantages
+        if as_json:
+            row = {
+                "question_id": line.question_id,
+                "pseudo_label": scored.label,
+                "rewards": scored.rewards.tolist(),
+                "advantages": advantages.tolist(),
+                "learn": scored.learn,
+            }
+            texts.append(json.dumps(row))
+            continue
+        label = "no label" if scored.label is None else f"label {scored.label}"
+        texts.append(f"{line.question_id}: {label}{'' if scored.learn else ', dropped from the loss'}")
+        texts.append("  reward   advantage")
+        for reward, advantage in zip(scored.rewards, advantages, strict=True):
+            texts.append(f"{reward:8.4f}  {advantage:9.4f}")
+    print("\n".join(texts))
 
 
 def replay(
@@ -112,15 +101,14 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Show which labels and rewards each method would give to an iteration's stored votes. Nothing is trained."""
-    with clear_errors():
-        from orchestrator.analysis.replay import replay as replay_votes
-        from orchestrator.analysis.replay import table
+    from orchestrator.analysis.replay import replay as replay_votes
+    from orchestrator.analysis.replay import table
 
-        coevo_home = home()
-        method_names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
-        methods = [parse_method(method_name) for method_name in method_names]
-        result = replay_votes(open_store(coevo_home.database), coevo_home.texts, name, iteration, methods, kept)
-        if as_json:
-            print(json.dumps(result, indent=1, allow_nan=False))
-        else:
-            Console(width=150).print(table(result))
+    coevo_home, store = opened()
+    method_names = list(METHODS) if chosen == "all" else [part.strip() for part in chosen.split(",")]
+    methods = [parse_method(method_name) for method_name in method_names]
+    result = replay_votes(store, coevo_home.texts, name, iteration, methods, kept)
+    if as_json:
+        print_json(result, allow_nan=False)
+    else:
+        Console(width=150).print(table(result))

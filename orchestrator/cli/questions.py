@@ -12,13 +12,11 @@ from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 
 from core.settings.parsing import ConfigError
-from core.unicode import without_commands
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, first_rows, indented, printable, wide
 
 if TYPE_CHECKING:
     from services.api.question_schemas import QuestionDetail
@@ -38,7 +36,6 @@ OracleVerdict = Annotated[
     str | None,
     typer.Option(help="Only questions whose label got this verdict, from --oracle if that is given, else from any."),
 ]
-_MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a question's text
 
 
 def questions(
@@ -66,26 +63,25 @@ def questions(
 
     filters = {"verdict": verdict, "p_hat_min": p_hat_min, "p_hat_max": p_hat_max, "text": text}
     filters |= {"cluster": cluster, "oracle": oracle, "oracle_verdict": oracle_verdict}
-    with clear_errors():
-        api, path = client(url, key), f"/runs/{run}/iterations/{iteration}/questions"
-        used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
-        if index is not None and used:
-            given = ", ".join(used)
-            raise ConfigError(f"--index: expected no filter besides it, since it names one question; got {given}")
-        if index is not None:
-            question = api.get(f"{path}/{index}")
-            if as_json:
-                print(json.dumps(question))
-            else:
-                show(TypeAdapter(QuestionDetail).validate_python(question))
-            return
-        rows = api.items(path, **filters, sort=sort)
+    api, path = client(url, key), f"/runs/{run}/iterations/{iteration}/questions"
+    used = [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]
+    if index is not None and used:
+        given = ", ".join(used)
+        raise ConfigError(f"--index: expected no filter besides it, since it names one question; got {given}")
+    if index is not None:
+        question = api.get(f"{path}/{index}")
         if as_json:
-            for row in islice(rows, limit or None):
-                print(json.dumps(row))
-            return
-        empty = "No questions match these filters." if used else "No questions yet."
-        _list(map(TypeAdapter(QuestionSummary).validate_python, rows), limit, empty)
+            print(json.dumps(question))
+        else:
+            show(TypeAdapter(QuestionDetail).validate_python(question))
+        return
+    rows = api.items(path, **filters, sort=sort)
+    if as_json:
+        for row in islice(rows, limit or None):
+            print(json.dumps(row))
+        return
+    empty = "No questions match these filters." if used else "No questions yet."
+    _list(map(TypeAdapter(QuestionSummary).validate_python, rows), limit, empty)
 
 
 def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -> None:
@@ -103,17 +99,6 @@ def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -
         cells = (question.verdict or "", p_hat_of(question), question.answer or "", *truth, oracles)
         table.add_row(str(question.index), *map(printable, (*cells, question.text or "")))
     wide().print(table)
-
-
-def printable(text: str, max_chars: int = 300) -> str:
-    """A model's text on one line, without characters that a terminal or Rich would take for commands."""
-    return escape(without_commands(text).replace("\n", " ")[:max_chars])
-
-
-def indented(text: str) -> Padding:
-    """A model's text with its line breaks, between empty lines. Its length is limited."""
-    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
-    return Padding("\n".join(lines), (1, 0, 1, 2), expand=False)
 
 
 def p_hat_of(question: QuestionSummary) -> str:

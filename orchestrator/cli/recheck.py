@@ -11,12 +11,10 @@ from core.settings.audit import Judge
 from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
 from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of
-from orchestrator.cli.terminal import AsJson, LogFormat, clear_errors, print_progress
+from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_progress
 from orchestrator.evaluation.rechecking import recheck as ask
-from orchestrator.installation.home import home
 from services.evaluations import figures_of
 from services.inference.keys import keys_of
-from storage.session import open_store
 
 
 def recheck(
@@ -39,19 +37,18 @@ def recheck(
     The evaluated model is not asked again. Answers that this judge has judged before are not asked about again. If the
     command is interrupted, run it again to go on (docs/evaluation.md).
     """
-    with clear_errors():
-        options = options_of(url, model, "equivalence", name, key_variable, settings)
-        judge = validated(Judge, options, "coevo audit recheck")
-        keys_of([judge])
-        store = open_store(home().database)
-        costs = [ask(store, key, judge, print_progress, failures_only=failures) for key in evaluations]
-        with store.read() as session:
-            figures = [rechecked for key in evaluations if (rechecked := figures_of(session, key))]
-        if as_json:
-            results = [cost | {"figures": rechecked} for cost, rechecked in zip(costs, figures, strict=True)]
-            print(TypeAdapter(list[dict[str, Any]]).dump_json(results, indent=1, ensure_ascii=True).decode())
-            return
-        show(figures)
-        for cost in costs:
-            for line in cost_lines(cost):
-                print(f"{cost['evaluation']}: {line}")
+    options = options_of(url, model, "equivalence", name, key_variable, settings)
+    judge = validated(Judge, options, "coevo audit recheck")
+    keys_of([judge])
+    _, store = opened()
+    costs = [ask(store, key, judge, print_progress, failures_only=failures) for key in evaluations]
+    with store.read() as session:
+        figures = [rechecked for key in evaluations if (rechecked := figures_of(session, key))]
+    if as_json:
+        results = [cost | {"figures": rechecked} for cost, rechecked in zip(costs, figures, strict=True)]
+        print(TypeAdapter(list[dict[str, Any]]).dump_json(results, indent=1, ensure_ascii=True).decode())
+        return
+    show(figures)
+    for cost in costs:
+        for line in cost_lines(cost):
+            print(f"{cost['evaluation']}: {line}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -10,14 +9,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
-from orchestrator.installation.home import PAPERS, PRESETS, home
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json
+from orchestrator.installation.home import PAPERS, PRESETS
 from services.drift.open_alerts import open_alerts_of
 from services.run_report.figures import figures
 from services.run_report.headline import headline
 from services.run_report.measures import RunMeasures, measure
 from services.run_report.summary import summary_rows
-from storage.session import open_store
 
 
 def report(
@@ -25,23 +23,21 @@ def report(
     as_json: AsJson = False,
     summary: Annotated[bool, typer.Option("--summary", help="Print a table of the main figures instead.")] = False,
 ) -> None:
-    """Write a run's dashboard page as an HTML file that needs no server, and print its path; or print the figures."""
-    with clear_errors():
-        coevo_home = home()
-        store = open_store(coevo_home.database)
-        if as_json:
-            print(json.dumps(figures(store, name), indent=1, allow_nan=False))
-        elif summary:
-            measures = measure(store, name)
-            Console(width=120).print(summary_table(measures))
-            print(headline(measures))
-            with store.read() as session:
-                if (alerts := open_alerts_of(session, name)) is not None:
-                    print(alerts)
-        else:
-            from services.api.run_page import write_run_page  # imports the API, which takes a second
+    """Write a run's page as one HTML file that needs no server, and print its path; or print the main figures."""
+    coevo_home, store = opened()
+    if as_json:
+        print_json(figures(store, name), allow_nan=False)
+    elif summary:
+        measures = measure(store, name)
+        Console(width=120).print(summary_table(measures))
+        print(headline(measures))
+        with store.read() as session:
+            if (alerts := open_alerts_of(session, name)) is not None:
+                print(alerts)
+    else:
+        from services.api.run_page import write_run_page  # imports the API, which takes a second
 
-            print(write_run_page(store, name, coevo_home.reports, presets=PRESETS, papers=PAPERS))
+        print(write_run_page(store, name, coevo_home.reports, presets=PRESETS, papers=PAPERS))
 
 
 def summary_table(measures: RunMeasures) -> Table:

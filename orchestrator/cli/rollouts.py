@@ -14,8 +14,7 @@ from rich.table import Table
 
 from core.types import TrainingRollout
 from orchestrator.cli.addresses import Key, Url, client
-from orchestrator.cli.questions import indented, printable
-from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Iteration, Limit, RunName, first_rows, indented, printable, wide
 
 _PADDING, _TEXT_WIDTH = 2, 40  # characters: around a cell, and for the answer and the question together
 
@@ -42,23 +41,22 @@ def rollouts(
     as_json: AsJson = False,
 ) -> None:
     """Show what a training rewarded: its stored rollouts, from the REST API. --json prints one rollout per line."""
-    with clear_errors():
-        api, path = client(url, key), f"/runs/{run}/training/{role}/{iteration}/rollouts"
+    api, path = client(url, key), f"/runs/{run}/training/{role}/{iteration}/rollouts"
 
-        def with_text(row: dict[str, Any]) -> dict[str, Any]:
-            whole: dict[str, Any] = api.get(f"{path}/{row['step']}/{row['prompt']}/{row['rollout']}")
-            return whole
+    def with_text(row: dict[str, Any]) -> dict[str, Any]:
+        whole: dict[str, Any] = api.get(f"{path}/{row['step']}/{row['prompt']}/{row['rollout']}")
+        return whole
 
-        selected = api.items(path, step=step, question=question, sort=sort)
-        if as_json:
-            for row in islice(selected, limit or None):
-                print(json.dumps(with_text(row) if text else row))
-            return
-        rows, more = first_rows(selected, limit)
-        _print_table([*map(TypeAdapter(TrainingRollout).validate_python, rows)], more)
-        for row in map(with_text, rows if text else ()):
-            wide().print("[bold]step {step}, prompt {prompt}, rollout {rollout}[/]".format(**row))
-            wide().print(indented("the run does not keep this text" if row["text"] is None else row["text"]))
+    selected = api.items(path, step=step, question=question, sort=sort)
+    if as_json:
+        for row in islice(selected, limit or None):
+            print(json.dumps(with_text(row) if text else row))
+        return
+    rows, more = first_rows(selected, limit)
+    _print_table([*map(TypeAdapter(TrainingRollout).validate_python, rows)], more)
+    for row in map(with_text, rows if text else ()):
+        wide().print("[bold]step {step}, prompt {prompt}, rollout {rollout}[/]".format(**row))
+        wide().print(indented("the run does not keep this text" if row["text"] is None else row["text"]))
 
 
 def _print_table(rollouts: Sequence[TrainingRollout], caption: str | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from getpass import getuser
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,17 +10,14 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from core.settings.parsing import ConfigError
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.alerts import acknowledge
 from orchestrator.cli.disk import delete, thin
 from orchestrator.cli.logs import log
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, Overrides, RunName, clear_errors, overrides_of, wide
+from orchestrator.cli.terminal import AsJson, Overrides, RunName, overrides_of, printable, wide
 
 if TYPE_CHECKING:
     from services.api.schemas import RunSummary
-    from services.client import Client
     from services.run_states import RunState, State
 
 _COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "failed": "red", "out_of_budget": "yellow"}
@@ -44,21 +40,20 @@ def list_(
     """List the runs with their states, newest first, also those that have not begun. --json prints one run per line."""
     from services.api.schemas import RunSummary  # imports FastAPI, which takes half a second
 
-    with clear_errors():
-        all_runs = client(url, key).items("/runs", tag=tag)
-        if as_json:
-            for run in all_runs:
-                print(json.dumps(run))
-            return
-        rows = [*map(RunSummary.model_validate, all_runs)]
-        are_noted = any(run.tags or run.note for run in rows)
-        noted = ("tags", "note") if are_noted else ()
-        table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", *noted, box=SIMPLE_HEAD)
-        for run in rows:
-            planned = "" if run.iterations is None else str(run.iterations)
-            notes = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH)) if are_noted else ()
-            table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *notes)
-        wide().print(table)
+    all_runs = client(url, key).items("/runs", tag=tag)
+    if as_json:
+        for run in all_runs:
+            print(json.dumps(run))
+        return
+    rows = [*map(RunSummary.model_validate, all_runs)]
+    are_noted = any(run.tags or run.note for run in rows)
+    noted = ("tags", "note") if are_noted else ()
+    table = Table("run", "state", "since (UTC)", "preset", "iterations", "reason", *noted, box=SIMPLE_HEAD)
+    for run in rows:
+        planned = "" if run.iterations is None else str(run.iterations)
+        notes = (", ".join(run.tags), printable(run.note.partition("\n")[0], _NOTE_WIDTH)) if are_noted else ()
+        table.add_row(run.name, *state_cells(run), escape(run.preset or ""), planned, printable(run.reason), *notes)
+    wide().print(table)
 
 
 @runs.command("start")
@@ -72,9 +67,8 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start a run of a preset. An existing run continues where it stopped."""
-    with clear_errors():
-        body = {"name": name or preset, "preset": preset, "iterations": iterations, "overrides": overrides_of(override)}
-        _print_state(client(url, key).send("POST", "/runs", json=body), as_json)
+    body = {"name": name or preset, "preset": preset, "iterations": iterations, "overrides": overrides_of(override)}
+    _print_state(client(url, key).send("POST", "/runs", json=body), as_json)
 
 
 @runs.command("cancel")
@@ -86,9 +80,8 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel a run that is running or waits to begin. It can be resumed. --json prints one flow run per line."""
-    with clear_errors():
-        for cancelled in client(url, key).send("POST", f"/runs/{name}/cancel", json={"why": why}):
-            _print_state(cancelled, as_json)
+    for cancelled in client(url, key).send("POST", f"/runs/{name}/cancel", json={"why": why}):
+        _print_state(cancelled, as_json)
 
 
 @runs.command("resume")
@@ -100,39 +93,8 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Continue a run where it stopped. Finished stages are not run again."""
-    with clear_errors():
-        body = {"iterations": iterations}
-        _print_state(client(url, key).send("POST", f"/runs/{name}/resume", json=body), as_json)
-
-
-@runs.command("tag", context_settings={"ignore_unknown_options": True})  # so that -TAG is an argument
-def tag(
-    name: RunName,
-    changes: Annotated[list[str], typer.Argument(help="+TAG adds a tag, -TAG removes it.", show_default=False)],
-    url: Url = None,
-    key: Key = None,
-) -> None:
-    """Add tags to a run, and remove them: `coevo runs tag demo +baseline -draft`."""
-    with clear_errors():
-        for change in changes:
-            if change[:1] not in ("+", "-"):
-                raise ConfigError(f"tag: expected +TAG or -TAG, got {change!r}")
-        add, remove = ([change[1:] for change in changes if change[0] == sign] for sign in "+-")
-        run = _annotate(client(url, key), name, add=add, remove=remove)
-        print(f"run {name}: {', '.join(run['tags']) or 'no tags'}")
-
-
-@runs.command("note")
-def note(
-    name: RunName,
-    text: Annotated[str, typer.Argument(help="The note, which replaces the old one; '' removes it.")],
-    url: Url = None,
-    key: Key = None,
-) -> None:
-    """Write a note on a run. It does not change what the run does."""
-    with clear_errors():
-        run = _annotate(client(url, key), name, note=text)
-        print(f"run {name}: {'note saved' if run['note'] else 'no note'}")
+    body = {"iterations": iterations}
+    _print_state(client(url, key).send("POST", f"/runs/{name}/resume", json=body), as_json)
 
 
 @runs.command("decide")
@@ -145,9 +107,8 @@ def decide(
     as_json: AsJson = False,
 ) -> None:
     """Decide how a run continues that the guard has paused."""
-    with clear_errors():
-        body = {"decision": decision, "note": note}
-        _print_state(client(url, key).send("POST", f"/runs/{name}/decision", json=body), as_json)
+    body = {"decision": decision, "note": note}
+    _print_state(client(url, key).send("POST", f"/runs/{name}/decision", json=body), as_json)
 
 
 runs.command("log")(log)
@@ -161,16 +122,6 @@ def state_cells(state: RunState | RunSummary) -> tuple[str, str]:
     colour = _COLOURS.get(state.state)
     word = state.state.replace("_", " ")
     return (f"[{colour}]{word}[/]" if colour else word), f"{state.since:%F %H:%M}"
-
-
-def _annotate(api: Client, run: str, **changes: Any) -> dict[str, Any]:
-    """The run's tags and note after the changes, which are made under the name of the system's user, if it has one."""
-    try:
-        changes["by"] = getuser()
-    except (KeyError, OSError):
-        changes["by"] = None
-    annotated: dict[str, Any] = api.send("POST", f"/runs/{run}/notes", json=changes)
-    return annotated
 
 
 def _print_state(triggered: dict[str, Any], as_json: bool) -> None:

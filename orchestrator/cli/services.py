@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +12,8 @@ from rich.table import Column, Table
 from sqlalchemy.orm import Session
 
 from orchestrator.cli.addresses import DASHBOARD, addresses, lines_of
-from orchestrator.cli.questions import printable
 from orchestrator.cli.runs import state_cells
-from orchestrator.cli.terminal import AsJson, Limit, LogFormat, clear_errors, first_rows, wide
+from orchestrator.cli.terminal import AsJson, Limit, LogFormat, first_rows, opened, print_json, printable, wide
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
@@ -27,7 +24,7 @@ from services.run_states import RunState
 from storage import queries
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.rows import RunDetail
-from storage.session import DATABASE_ERRORS, open_store
+from storage.session import DATABASE_ERRORS
 
 _USUAL = Ports()
 
@@ -48,37 +45,35 @@ def up(
     ] = False,
     _log_format: LogFormat = None,
 ) -> None:
-    """Start Ray, Prefect, the flow runner and the dashboard on this machine, and wait until they answer.
+    """Start the services of this machine, wait until they answer, and print their addresses.
 
-    If some of them are running, those that have ended are started again on their ports; if all are, only the addresses
-    are printed. After `coevo down` or a reboot the ports are those of the last start, so that addresses stay the same.
-    A port of 0 stands for any free port.
+    The services are Ray, Prefect, the flow runner and the dashboard. Those that are running stay; those that have ended
+    are started again on their ports. After `coevo down` or a reboot the ports are those of the last start, so that
+    addresses stay the same. A port of 0 stands for any free port.
     """
-    with clear_errors():
-        coevo_home = home()
-        make_private(coevo_home.path)  # before the store is made in it
-        open_store(coevo_home.database, create=True).close()
-        options = {"serve": serve_port, "dashboard": dashboard_port, "prefect": prefect_port, "api": api_port}
-        given = {name: port for name, port in options.items() if port is not None}
-        cluster.refuse_other_ports(coevo_home, given)
-        ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
-        services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
-        print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")
+    coevo_home = home()
+    make_private(coevo_home.path)  # before the store is made in it
+    opened(create=True)
+    options = {"serve": serve_port, "dashboard": dashboard_port, "prefect": prefect_port, "api": api_port}
+    given = {name: port for name, port in options.items() if port is not None}
+    cluster.refuse_other_ports(coevo_home, given)
+    ports = replace((ANY_FREE if free_ports else _USUAL).as_last_time(coevo_home), **given)
+    services = cluster.up(coevo_home, ports, lambda line: print(line, flush=True))
+    print(*lines_of(addresses(coevo_home, services, secrets=True)), sep="\n")
 
 
 def down(
     force: Annotated[bool, typer.Option("--force", help="Also while runs are at work, which interrupts them.")] = False,
 ) -> None:
     """Stop the services that `coevo up` started, unless a run is at work."""
-    with clear_errors():
-        coevo_home = home()
-        if not force and (at_work := _runs_at_work(coevo_home)):
-            raise StartError(
-                f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
-                "they have ended, cancel them, or add --force"
-            )
-        stopped = cluster.down(coevo_home, print)
-        print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    coevo_home = home()
+    if not force and (at_work := _runs_at_work(coevo_home)):
+        raise StartError(
+            f"runs are at work: {', '.join(at_work)}. Without the services they would be interrupted: wait until "
+            "they have ended, cancel them, or add --force"
+        )
+    stopped = cluster.down(coevo_home, print)
+    print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def _runs_at_work(coevo_home: Home) -> list[str]:
@@ -86,7 +81,7 @@ def _runs_at_work(coevo_home: Home) -> list[str]:
     if not cluster.running(coevo_home):
         return []
     try:
-        store = open_store(coevo_home.database)
+        _, store = opened()
         release_dead(store)
         with store.read() as session:
             leases, now = queries.run_leases.leases(session), queries.tables.database_time(session)
@@ -97,11 +92,8 @@ def _runs_at_work(coevo_home: Home) -> list[str]:
 
 def migrate() -> None:
     """Create the store's tables or update them to this version. `coevo up` does so too; with containers, run this."""
-    with clear_errors():
-        coevo_home = home()
-        store = open_store(coevo_home.database, create=True)
-        print(f"the tables are up to date: {store.address}")
-        store.close()
+    _, store = opened(create=True)
+    print(f"the tables are up to date: {store.address}")
 
 
 def status(
@@ -118,57 +110,56 @@ def status(
     from services.api import run_views
     from services.prefect.client import Prefect
 
-    with clear_errors():
-        coevo_home = home()
-        running, ended = cluster.running(coevo_home), cluster.ended(coevo_home)
-        shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
-        try:
-            store = open_store(coevo_home.database)
-        except NotThere as error:
-            if running or as_json:
-                raise
-            print(f"{_services_line(running, ended)}\nno runs: {error}")
-            return
-        release_dead(store)
-        known = Prefect(coevo_home.services().prefect if running else None).newest()
-        problem = known.problem if "prefect" in running else "Prefect is not running; `coevo up` starts it"
-        with store.read() as session:
-            states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
-            runs = queries.runs.runs_named(session)
-            newest = sorted(runs.values(), key=lambda run: (states[run.name].active, run.created_at), reverse=True)
-            rows = (_run_row(session, queries.runs.get_run(session, run.name), states[run.name]) for run in newest)
-            stored, cut = first_rows(rows, 0 if as_json and limit is None else limit)
-        unstored = [
-            {"run": name, "preset": known.by_run[name].preset, **asdict(state)}
-            for name, state in states.items()
-            if name not in runs
-        ]
-        if as_json:
-            result = {
-                "services": running,
-                "ended": ended,
-                "addresses": shown,
-                "runs": [*unstored, *stored],
-                "problem": problem,
-                "trainings": [asdict(row) for row in trainings],
-            }
-            print(json.dumps(result, indent=1, default=datetime.isoformat))
-            return
-        print(_services_line(running, ended))
-        print(*lines_of(shown), sep="\n", end="\n" if shown else "")
-        if DASHBOARD in shown and not secrets:
-            print("`coevo status --secrets` prints the dashboard's address with its key")
-        wide().print(_run_table([*unstored, *stored], states))
-        if cut:
-            print(cut)
-        if problem:
-            print(f"Runs that only Prefect knows are missing: {printable(problem)}")
-        if trainings:
-            table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
-            for row in trainings:
-                name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
-                table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
-            wide().print(table)
+    coevo_home = home()
+    running, ended = cluster.running(coevo_home), cluster.ended(coevo_home)
+    shown = addresses(coevo_home, coevo_home.services(), secrets) if running else {}
+    try:
+        _, store = opened()
+    except NotThere as error:
+        if running or as_json:
+            raise
+        print(f"{_services_line(running, ended)}\nno runs: {error}")
+        return
+    release_dead(store)
+    known = Prefect(coevo_home.services().prefect if running else None).newest()
+    problem = known.problem if "prefect" in running else "Prefect is not running; `coevo up` starts it"
+    with store.read() as session:
+        states, trainings = run_views.all_states(session, known), queries.pool.live_jobs(session)
+        runs = queries.runs.runs_named(session)
+        newest = sorted(runs.values(), key=lambda run: (states[run.name].active, run.created_at), reverse=True)
+        rows = (_run_row(session, queries.runs.get_run(session, run.name), states[run.name]) for run in newest)
+        stored, cut = first_rows(rows, 0 if as_json and limit is None else limit)
+    unstored = [
+        {"run": name, "preset": known.by_run[name].preset, **asdict(state)}
+        for name, state in states.items()
+        if name not in runs
+    ]
+    if as_json:
+        result = {
+            "services": running,
+            "ended": ended,
+            "addresses": shown,
+            "runs": [*unstored, *stored],
+            "problem": problem,
+            "trainings": trainings,
+        }
+        print_json(result)
+        return
+    print(_services_line(running, ended))
+    print(*lines_of(shown), sep="\n", end="\n" if shown else "")
+    if DASHBOARD in shown and not secrets:
+        print("`coevo status --secrets` prints the dashboard's address with its key")
+    wide().print(_run_table([*unstored, *stored], states))
+    if cut:
+        print(cut)
+    if problem:
+        print(f"Runs that only Prefect knows are missing: {printable(problem)}")
+    if trainings:
+        table = Table("training", "requests", "now", "since (UTC)", title="worker pool", box=SIMPLE_HEAD)
+        for row in trainings:
+            name, request = f"{row.run} {row.stage} {row.iteration}", f"{row.units:g} {row.kind}"
+            table.add_row(name, request, row.status, f"{row.since:%F %H:%M:%S}")
+        wide().print(table)
 
 
 def _services_line(running: Sequence[str], ended: Sequence[str]) -> str:

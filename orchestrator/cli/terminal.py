@@ -1,19 +1,24 @@
-"""What the commands share: options, error output, files that they write, and the parsing of `--set`."""
+"""What the commands share: options, output, errors, files that they write, and the parsing of `--set`."""
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from glob import escape
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 
 from core import logs
 from core.errors import CoevoError
@@ -23,11 +28,19 @@ from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
 from core.settings.trees import by_dotted_names
 from core.unicode import from_json, without_commands
-from orchestrator.installation.home import PRESETS, home
+from orchestrator.installation.home import PRESETS, Home, home
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from storage.session import Store
 
 Row = TypeVar("Row")
 
 _PIPE_COLUMNS, _TABLE_ROWS = 1_000, 20
+_MAX_LINES, _MAX_LINE_CHARS = 200, 2_000  # of a model's text
+_at_end = ContextVar[ExitStack]("_at_end")  # what is closed when the command ends
+_at_end.set(ExitStack())  # for the completion of a command line
 SET = "--set"  # what errors call an override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Limit = Annotated[
@@ -42,7 +55,7 @@ Limit = Annotated[
 
 def suggest_presets(incomplete: str) -> list[str]:
     """The presets that a shell suggests."""
-    return sorted(file.stem for file in PRESETS.glob(f"{escape(incomplete)}*.toml"))
+    return sorted(file.stem for file in PRESETS.glob(f"{glob.escape(incomplete)}*.toml"))
 
 
 LocalRunName = Annotated[
@@ -102,10 +115,9 @@ LogFormat = Annotated[
 def suggest_runs(incomplete: str) -> list[str]:
     """The runs that a shell suggests; none if there is no store."""
     from storage import queries
-    from storage.session import open_store
 
     try:
-        with open_store(home().database).read() as session:
+        with reading() as session:
             return [row.name for row in queries.runs.list_runs(session) if row.name.startswith(incomplete)]
     except CoevoError:
         return []
@@ -125,8 +137,19 @@ def wide() -> Console:
     return Console(highlight=False, emoji=False, width=None if has_width else _PIPE_COLUMNS)
 
 
+def printable(text: str, max_chars: int = 300) -> str:
+    """A model's text on one line, without characters that a terminal or Rich would take for commands."""
+    return escape(without_commands(text).replace("\n", " ")[:max_chars])
+
+
+def indented(text: str) -> Padding:
+    """A model's text with its line breaks, between empty lines. Its length is limited."""
+    lines = [printable(line, _MAX_LINE_CHARS) for line in text.splitlines()[:_MAX_LINES]]
+    return Padding("\n".join(lines), (1, 0, 1, 2), expand=False)
+
+
 def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str | None]:
-    """The rows that a table shows, which are as many as `--limit` says, and the line below it if it lacks others."""
+    """(rows, line): as many rows as `--limit` says, and the line below the table if some are left out, else None."""
     most = _TABLE_ROWS if limit is None else limit
     shown = [*islice(rows, most + 1 if most else None)]
     if not most or len(shown) <= most:
@@ -139,24 +162,60 @@ def print_progress(done: int, total: int, what: str) -> None:
     print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
 
 
+def print_json(value: Any, **how: Any) -> None:
+    """Print a value as JSON. A dataclass becomes an object, a date its ISO text, and a path its name."""
+
+    def plain(part: Any) -> Any:
+        if is_dataclass(part) and not isinstance(part, type):
+            return asdict(part)
+        return part.isoformat() if isinstance(part, datetime) else str(part)
+
+    print(json.dumps(value, default=plain, **{"indent": 1, **how}), flush=True)
+
+
+def opened(*, create: bool = False) -> tuple[Home, Store]:
+    """The home and its store. The store is closed when the command ends. Raises what `open_store` raises."""
+    from storage.session import open_store  # SQLAlchemy takes half a second to import
+
+    coevo_home = home()
+    store = open_store(coevo_home.database, create=create)
+    _at_end.get().callback(store.close)
+    return coevo_home, store
+
+
+@contextmanager
+def reading() -> Iterator[Session]:
+    """A transaction that reads the home's store."""
+    _, store = opened()
+    with store.read() as session:
+        yield session
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback."""
-    try:
-        yield
-    except Exception as error:
-        from storage.trouble import in_words  # imports SQLAlchemy
+    """Print an error that a user can cause as a short message and exit with code 1; any other keeps its traceback.
 
-        shown = in_words(error)
-        if not isinstance(shown, CoevoError):
-            raise
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(without_commands(without_secrets(str(shown))), err=True)  # it may quote what a service sent
-        raise typer.Exit(1) from error
+    Every command is called within it. Stores that the command has `opened` are closed at its end.
+    """
+    with ExitStack() as at_end:
+        before = _at_end.set(at_end)
+        try:
+            yield
+        except Exception as error:
+            from storage.trouble import in_words  # imports SQLAlchemy
+
+            shown = in_words(error)
+            if not isinstance(shown, CoevoError):
+                raise
+            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+            typer.echo(without_commands(without_secrets(str(shown))), err=True)  # it may quote what a service sent
+            raise typer.Exit(1) from error
+        finally:
+            _at_end.reset(before)
 
 
 @contextmanager
-def written(file: Path) -> Iterator[Path]:
+def writing(file: Path) -> Iterator[Path]:
     """The path of a temporary file, which becomes `file` at the end, so that this is complete or absent.
 
     Raises `ConfigError` if it cannot be written.

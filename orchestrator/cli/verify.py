@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from orchestrator.cli.questions import printable
-from orchestrator.cli.terminal import AsJson, RunName, clear_errors
-from orchestrator.installation.home import home
-from orchestrator.verification.checks import Verification
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, printable
 from orchestrator.verification.run import verify_run
-from storage.session import open_store
 
 _SHOWN = 20  # violations of a check, and notes, that the text shows; --json prints all
 _MOST_CHARS = 1_000  # of a line
@@ -27,22 +22,15 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that what is stored of a run is consistent, by computing it again from its raw rows and files
-    (docs/storage.md). Nothing is changed.
+    """Compute what is stored of a run again from its raw rows and files, and name what differs. Nothing is changed.
 
-    The exit code is 1 if anything is not as it should be. Stages that are not finished are left out.
+    The exit code is 1 if anything is not as it should be. Stages that are not finished are left out (docs/storage.md).
     """
-    with clear_errors():
-        coevo_home = home()
-        verification = verify_run(coevo_home, open_store(coevo_home.database), run, quick=quick)
+    verification = verify_run(*opened(), run, quick=quick)
+    status = 1 if verification.violations else 0
     if as_json:
-        print(json.dumps(asdict(verification) | {"violations": verification.violations}, indent=1))
-    else:
-        _show(verification)
-    raise typer.Exit(1 if verification.violations else 0)
-
-
-def _show(verification: Verification) -> None:
+        print_json(asdict(verification) | {"violations": verification.violations})
+        raise typer.Exit(status)
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in verification.checks)
     for check in verification.checks:
@@ -56,6 +44,7 @@ def _show(verification: Verification) -> None:
     if verification.left_out:
         console.print(printable(f"left out: {'; '.join(verification.left_out)}", _MOST_CHARS))
     print(f"run {verification.run}: {_count(verification.violations)}")
+    raise typer.Exit(status)
 
 
 def _count(violations: int) -> str:

@@ -24,7 +24,7 @@ from services.prefect.flow_runs import FlowRun
 from services.run_states import states_of
 from storage import queries
 from storage.errors import NotThere
-from storage.rows import ENDED, EvaluationRow
+from storage.rows import ENDED
 from storage.session import Store
 
 _NAMED = 5  # evaluations that a message names
@@ -135,14 +135,9 @@ def _refuse_references(session: Session, run: str, evaluations: bool) -> None:
         )
     by_hand = queries.run_rows.evaluations_by_hand(session, run)
     if by_hand and not evaluations:
-        raise DiskError(
-            f"run {run}: its checkpoints are what {_names([_title(row) for row in by_hand])} measured; --evaluations "
-            "deletes these evaluations too"
-        )
-
-
-def _title(row: EvaluationRow) -> str:
-    return f"evaluation {row.id} ({row.model} on {row.benchmark})"
+        titles = [f"evaluation {row.id} ({row.model} on {row.benchmark})" for row in by_hand]
+        measured = f"its checkpoints are what {_names(titles)} measured"
+        raise DiskError(f"run {run}: {measured}; --evaluations deletes these evaluations too")
 
 
 def _names(names: list[str]) -> str:

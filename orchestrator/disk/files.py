@@ -45,14 +45,8 @@ class Files:
 
 def folder_of(home: Home, kind: Kind) -> Path:
     """The folder with the files of one kind, in which every run has a folder of its own."""
-    folders = {
-        "checkpoints": home.checkpoints,
-        "optimisers": home.optimisers,
-        "texts": home.texts,
-        "work": home.work,
-        "exports": home.exports,
-    }
-    return folders[kind]
+    folder: Path = getattr(home, kind)
+    return folder
 
 
 def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> list[Files]:
@@ -63,9 +57,10 @@ def files_of_run(home: Home, run: str, evaluations: Collection[str] = ()) -> lis
     paths += [path for path, runs in exports.items() if run in runs]
     paths += [manifest_path_of(path) for path, runs in exports.items() if run in runs]
     paths += log_files(home.run_logs, run)
-    paths += [path for kind in KINDS for path in entries(folder_of(home, kind)) if _half_removed(path) == run]
-    for kind in ("checkpoints", "optimisers"):
-        paths += [path for path in entries(folder_of(home, kind)) if half_written_run(path) == run]
+    for path in (path for kind in KINDS for path in entries(folder_of(home, kind))):
+        removed = HALF_REMOVED.fullmatch(path.name)
+        if half_written_run(path) == run or (removed and removed["name"] == run):
+            paths.append(path)
     for key in sorted(evaluations):
         texts = evaluation_path(home.texts, key)
         paths += [texts, texts.with_suffix(".parts"), *texts.parent.glob(f"{texts.name}.*.part")]
@@ -82,12 +77,6 @@ def exports_of_runs(folder: Path) -> dict[Path, list[str]]:
                 named = [run["run"] for run in json.loads(manifest.read_text())["runs"]]
                 runs[manifest.with_name(manifest.name.removesuffix(MANIFEST))] = named
     return runs
-
-
-def _half_removed(path: Path) -> str | None:
-    """The name of a folder whose removal was cut off; None for any other path."""
-    match = HALF_REMOVED.fullmatch(path.name)
-    return match and match["name"]
 
 
 def half_written_run(path: Path) -> str | None:

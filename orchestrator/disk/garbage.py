@@ -3,12 +3,12 @@
 Garbage is:
 
 - a run's folder of checkpoints, optimiser's moments, texts, work in progress or exports, if the store has no such run;
-- a checkpoint that no row names, or whose row says that its files were removed; moments that no stage's result names;
+- a checkpoint without a row, or with a row that says "files removed"; moments that no stage's result names;
 - folders into which a checkpoint was copied, or that were being removed, when a process died;
 - parts of a stage's texts, and its work in progress, once the stage is done; the work of a run that is done or stopped;
 - texts and exports of an evaluation that the store does not have;
-- exported files that were not completed, that a later export of the same rows has replaced, or that have the rows of a
-  run that the store does not have.
+- exported files that were not completed, that a later export of the same rows has replaced, or whose run is not in the
+  store.
 
 What a live process may be writing is left alone. A run's files are removed only while this process holds the lease on
 the run, so no process works on it. Whatever changed lately is left too, because exports and evaluations have no lease.
@@ -68,7 +68,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """An entry of one of the home's folders, such as checkpoints/RUN, with what is in it and one level below."""
+    """An entry of one of the home's folders, such as checkpoints/RUN. `below`: its entries, and their entries."""
 
     kind: Kind
     path: Path
@@ -125,20 +125,19 @@ def refuse_other_database(home: Home, store: Store) -> None:
 
 
 def _tops(home: Home) -> list[_Top]:
-    return [_top(kind, path) for kind in KINDS for path in entries(folder_of(home, kind))]
-
-
-def _top(kind: Kind, path: Path) -> _Top:
-    removed = HALF_REMOVED.fullmatch(path.name)
-    run = half_written_run(path) or (removed["name"] if removed else path.name)
-    inside = [] if removed else entries(path)
-    below = [*inside, *(lower for folder in inside for lower in entries(folder))]
-    return _Top(kind, path, run if RUN_NAME.fullmatch(run) else None, below)
+    tops = []
+    for kind, path in [(of, path) for of in KINDS for path in entries(folder_of(home, of))]:
+        removed = HALF_REMOVED.fullmatch(path.name)
+        run = half_written_run(path) or (removed["name"] if removed else path.name)
+        inside = [] if removed else entries(path)
+        below = [*inside, *(lower for folder in inside for lower in entries(folder))]
+        tops.append(_Top(kind, path, run if RUN_NAME.fullmatch(run) else None, below))
+    return tops
 
 
 def _garbage(store: Store, patience: timedelta, tops: Sequence[_Top]) -> list[Garbage]:
-    """`tops` were listed before the store is read here: a row that refers to one of these files is there by now, unless
-    a process holds the lease on its run."""
+    """`tops` were listed before the store is read here. So each file of `tops` has its row by now, unless a process
+    holds the lease on the file's run."""
     rows, latest, seen = _rows(store), datetime.now(UTC) - patience, set[tuple[int, int]]()
     return [
         Garbage(path, top.run, why, size_of(path, seen))
@@ -181,7 +180,7 @@ def _judged(top: _Top, rows: _Rows) -> Iterator[tuple[Path, str]]:
     elif top.run not in rows.runs:
         yield top.path, "the store has no such run"
     elif top.kind == "exports":
-        yield from _of_exports(top)
+        yield from _of_exports(top.below)
     elif top.kind == "work" and rows.runs[top.run] in _ENDED:
         yield top.path, "work of a run that has ended"
     else:
@@ -206,9 +205,9 @@ def _why(kind: Kind, run: str, folder: str, name: str, rows: _Rows) -> str | Non
     return "parts of texts that are complete" if suffix == "parts" or suffix.endswith(".part") else None
 
 
-def _of_exports(top: _Top) -> Iterator[tuple[Path, str]]:
-    replaced = _replaced(top.below)
-    for path in top.below:
+def _of_exports(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    replaced = _replaced(paths)
+    for path in paths:
         if path.name.endswith(".part"):
             yield path, "an export that was not completed"
         elif path in replaced:
@@ -229,23 +228,18 @@ def _of_runs(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _of_evaluations(top: _Top, known: Collection[str]) -> Iterator[tuple[Path, str]]:
-    replaced = _replaced(top.below)
+    of_known = list[Path]()
     for path in top.below:
-        folder = path.relative_to(top.path).parts[0]
-        match = _EVALUATION.fullmatch(folder)
-        if path.name == folder and HALF_REMOVED.fullmatch(folder):
+        match = _EVALUATION.fullmatch(path.relative_to(top.path).parts[0])
+        if match and match["key"] in known:
+            of_known.append(path)
+        elif path.parent == top.path and HALF_REMOVED.fullmatch(path.name):
             yield path, "its removal was cut off"
-        elif path.name == folder and _HALF_WRITTEN_TEXTS.fullmatch(folder):
+        elif path.parent == top.path and _HALF_WRITTEN_TEXTS.fullmatch(path.name):
             yield path, "texts that were not completed"
-        if match is None:
-            continue
-        if match["key"] not in known:
-            if path.name == folder:
-                yield path, "the store has no such evaluation"
-        elif path.name.endswith(".part"):
-            yield path, "an export that was not completed"
-        elif path in replaced:
-            yield path, "replaced by a later export"
+        elif path.parent == top.path and match:
+            yield path, "the store has no such evaluation"
+    yield from _of_exports(of_known)
 
 
 def _replaced(paths: Sequence[Path]) -> set[Path]:

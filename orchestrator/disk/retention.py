@@ -12,7 +12,6 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from core.settings.config import Retention, RunConfig
-from core.types import Checkpoint
 from orchestrator.disk.files import discard, size_of
 from orchestrator.installation.home import Home
 from orchestrator.ledger import run_held
@@ -35,28 +34,36 @@ class Removal:
 def removable(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
     """What a run need not keep now, in the order of the trainings. Nothing is changed.
 
-    Left alone are the checkpoints of an iteration whose end is not decided, those outside this home, and those that an
-    unfinished evaluation asks. Raises `StoreError` if there is no such run.
+    These checkpoints stay: of an iteration whose end is not decided, outside this home, or asked by an unfinished
+    evaluation. Raises `StoreError` if there is no such run.
     """
     config = stored_config(store, run)
-    if retention.keep == "all" or (last := _last_decided(store, run)) is None:
+    if retention.keep == "all":
         return []
     with store.read() as session:
+        stages = queries.ledger.stages_of(session, run)
+    # The last iteration after which it is decided how the run goes on. One that waits for a person is not decided.
+    checked = [row.iteration for row in stages if row.stage == "check_health" and row.status == "done"]
+    last = max((t for t in checked if decision(store, run, t)["action"] != "pause"), default=None)
+    if last is None:
+        return []
+    removals = list[Removal]()
+    with store.read() as session:
         needed = {*_needed(session, run, config, last), *queries.evaluations.unfinished_on(session, run)}
-        return [
-            Removal(checkpoint.id, Path(checkpoint.path), size_of(Path(checkpoint.path), set()))
-            for checkpoint in queries.checkpoints.checkpoints_of(session, run)
-            if not _is_kept(checkpoint, retention, last)
-            and checkpoint.id not in needed
-            and Path(checkpoint.path).is_relative_to(home.checkpoints / run)
-        ]
+        for checkpoint in queries.checkpoints.checkpoints_of(session, run):
+            path, t = Path(checkpoint.path), checkpoint.iteration
+            stays = checkpoint.role == "base" or checkpoint.files_removed or t > last
+            stays = stays or (isinstance(retention.keep, int) and t % retention.keep == 0)
+            if not stays and checkpoint.id not in needed and path.is_relative_to(home.checkpoints / run):
+                removals.append(Removal(checkpoint.id, path, size_of(path, set())))
+    return removals
 
 
 def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
     """Remove what a run need not keep, and return it.
 
-    Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; its row then
-    says that it is, and `coevo store gc` removes it later.
+    Raises `RunHeld` if another process works on the run. Raises `DiskError` if a file cannot be removed; `coevo store
+    gc` removes the file later, since its row says "removed".
     """
     with run_held(store, run):
         removals = removable(home, store, run, retention)
@@ -69,21 +76,6 @@ def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> l
             for removal in removals:
                 discard(removal.path)
     return removals
-
-
-def _last_decided(store: Store, run: str) -> int | None:
-    """The last iteration after which it is decided how the run goes on. One that waits for a person is not decided."""
-    with store.read() as session:
-        stages = queries.ledger.stages_of(session, run)
-    checked = [row.iteration for row in stages if row.stage == "check_health" and row.status == "done"]
-    return max((t for t in checked if decision(store, run, t)["action"] != "pause"), default=None)
-
-
-def _is_kept(checkpoint: Checkpoint, retention: Retention, last: int) -> bool:
-    """Whether a checkpoint stays, whatever the run needs."""
-    if checkpoint.role == "base" or checkpoint.files_removed or checkpoint.iteration > last:
-        return True
-    return isinstance(retention.keep, int) and checkpoint.iteration % retention.keep == 0
 
 
 def _needed(session: Session, run: str, config: RunConfig, last: int) -> Iterator[str]:

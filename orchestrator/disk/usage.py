@@ -51,7 +51,10 @@ def usage(home: Home, store: Store) -> Usage:
     named = {path.name for kind in KINDS for path in entries(folder_of(home, kind))}
     unknown = {name for name in named - {*stored} if queries.runs.RUN_NAME.fullmatch(name)}
     runs = [_of_run(home, name, name in stored, seen) for name in [*stored, *sorted(unknown)]]
-    other = _other(home, seen)
+    # What no run has: the texts and exports of evaluations, then the entries of the home, such as the database's file.
+    other = {"evaluations": sum(size_of(folder / EVALUATIONS, seen) for folder in (home.texts, home.exports))}
+    other |= {path.name: size_of(path, seen) for path in entries(home.path)}
+    other = {name: size for name, size in other.items() if size}
     total = sum(run.bytes for run in runs) + sum(other.values())
     freed = sum(item.bytes for item in garbage(home, store))
     return Usage(home.path, runs, other, total, freed, store.address, database)
@@ -80,11 +83,3 @@ def _of_run(
         half_written = [path for path in entries(folder_of(home, kind)) if half_written_run(path) == run]
         kinds[kind] += sum(size_of(path, seen) for path in half_written)
     return RunUsage(run, stored, sum(kinds.values()), kinds, checkpoints, rows)
-
-
-def _other(home: Home, seen: set[tuple[int, int]]) -> dict[str, int]:
-    """The bytes of what is in the home and not `seen` yet: the texts and exports of evaluations, then by the entries of
-    the home, such as `logs` and the file of the database. Those of 0 bytes are left out."""
-    of_evaluations = sum(size_of(folder / EVALUATIONS, seen) for folder in (home.texts, home.exports))
-    sizes = {"evaluations": of_evaluations, **{path.name: size_of(path, seen) for path in entries(home.path)}}
-    return {name: size for name, size in sizes.items() if size}

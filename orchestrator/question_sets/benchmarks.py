@@ -9,6 +9,7 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,24 +82,29 @@ def load(name: str, definition: Benchmark | None = None, limit: int = 0) -> Load
     if definition is None or name in _VALIDATION:
         definition = definition_of(name)
     questions = _questions(name, definition)
-    loaded = with_sha256(name, definition, _sample(questions, limit) if limit else questions)
-    return replace(loaded, sampled_from=len(questions)) if 0 < limit < len(questions) else loaded
-
-
-def _sample(questions: Sequence[BenchmarkItem], size: int) -> list[BenchmarkItem]:
-    """A random sample of questions, in their order. A file may begin with the easiest ones, so the first ones are none.
-
-    It depends on nothing but the questions' ids: every model is asked the same ones, whatever the evaluation's seed,
-    and a larger sample contains a smaller one.
-    """
-    drawn = {item.id for item in sorted(questions, key=lambda item: seed_for(SAMPLE_SEED, item.id))[:size]}
-    return [item for item in questions if item.id in drawn]
+    if not 0 < limit < len(questions):
+        return with_sha256(name, definition, questions)
+    # A random sample: a file may begin with the easiest questions. It depends on nothing but the questions' ids: every
+    # model is asked the same ones, whatever the evaluation's seed, and a larger sample contains a smaller one.
+    drawn = {item.id for item in sorted(questions, key=lambda item: seed_for(SAMPLE_SEED, item.id))[:limit]}
+    sample = [item for item in questions if item.id in drawn]
+    return replace(with_sha256(name, definition, sample), sampled_from=len(questions))
 
 
 def _questions(name: str, definition: Benchmark) -> list[BenchmarkItem]:
     if name in _VALIDATION:
-        return _validation(name)
-    path = BASES[name].benchmark if name in BASES else _file(name, definition)
+        base = _VALIDATION[name]
+        held_out = {item.problem for item in load_benchmark(base)}
+        drawn = make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL, BASES[base].world)
+        problems = [problem for problem in drawn if problem.text not in held_out]
+        return [
+            BenchmarkItem(f"{name}/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
+            for i, problem in enumerate(problems)
+        ]
+    if name in BASES:
+        path = BASES[name].benchmark
+    else:
+        path = Path(name) if is_path(name) else _local_file(name) or _from_hub(name, definition)
     rows = read_rows(path, "benchmark", BenchmarkError)
     items = [_item(definition, path, number, position, row) for number, (position, row) in enumerate(rows)]
     if len({item.id for item in items}) != len(items) or not items:
@@ -198,11 +204,6 @@ def benchmark_folder() -> Path:
     return Path(os.environ.get("COEVO_BENCHMARKS") or home().path / "benchmarks")
 
 
-def _file(name: str, definition: Benchmark) -> Path:
-    """The file with a benchmark's questions: a given one, one in the folder of benchmarks, or one from the hub."""
-    return Path(name) if is_path(name) else _local_file(name) or _from_hub(name, _stem(name), definition)
-
-
 def _local_file(name: str) -> Path | None:
     candidates = [Path(name)] if is_path(name) else [Path(f"{_stem(name)}{suffix}") for suffix in SUFFIXES]
     return next((path for path in candidates if path.exists()), None)
@@ -213,8 +214,8 @@ def _stem(name: str) -> Path:
     return Path(name).with_suffix("") if name.endswith(".toml") else benchmark_folder() / name
 
 
-def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
-    columns = definition.columns
+def _from_hub(name: str, definition: Benchmark) -> Path:
+    columns, stem = definition.columns, _stem(name)
     wanted = f"put it at {stem}{{{','.join(SUFFIXES)}}}, with the columns {columns.question!r} and {columns.answer!r}"
     if columns.options is not None:
         wanted += f" and, for the options, {columns.options!r}"
@@ -226,17 +227,6 @@ def _from_hub(name: str, stem: Path, definition: Benchmark) -> Path:
         return hub.fetch(definition.hub, stem.with_suffix(".parquet"))
     except hub.HubError as error:
         raise BenchmarkError(f"benchmark {name}: there is no local file, and {error}. Else {wanted}") from error
-
-
-def _validation(name: str) -> list[BenchmarkItem]:
-    base = _VALIDATION[name]
-    held_out = {item.problem for item in load_benchmark(base)}
-    drawn = make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL, BASES[base].world)
-    problems = [problem for problem in drawn if problem.text not in held_out]
-    return [
-        BenchmarkItem(f"{name}/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
-        for i, problem in enumerate(problems)
-    ]
 
 
 def _item(definition: Benchmark, path: Path, number: int, position: str, row: Any) -> BenchmarkItem:
@@ -266,10 +256,10 @@ def _options(
 ) -> tuple[list[str], str]:
     """The options in order, and the letter of the right one."""
     if not isinstance(options, str):
-        texts = [_required(row, name, position) for name in options]
+        texts = [required(text_of, row, name, position, BenchmarkError) for name in options]
         order = random.Random(seed_for(0, "options", key)).sample(range(len(texts)), len(texts))
         return [texts[i] for i in order], _LETTERS[order.index(0)]
-    values, answer = value_of(row, options), _required(row, columns.answer, position)
+    values, answer = value_of(row, options), required(text_of, row, columns.answer, position, BenchmarkError)
     if not isinstance(values, list) or not 2 <= len(values) <= len(_LETTERS):
         raise BenchmarkError(f"{position}: column {options!r}: expected a list of options, got {str(values)[:80]!r}")
     letter = cleaned("choice", answer)
@@ -278,15 +268,12 @@ def _options(
             f"{position}: column {columns.answer!r}: expected a letter up to {_LETTERS[len(values) - 1]}, "
             f"got {answer[:80]!r}"
         )
-    return [_option(row, options, number, position) for number in range(len(values))], letter
 
+    def option(parts: Any, number: int) -> str | None:
+        return text_of(parts[number])
 
-def _option(row: Mapping[str, Any], column: str, number: int, position: str) -> str:
-    return required(lambda options: text_of(options[number]), row, column, position, BenchmarkError)
-
-
-def _required(row: Mapping[str, Any], column: str, position: str) -> str:
-    return required(text_of, row, column, position, BenchmarkError)
+    reads = (partial(option, number=number) for number in range(len(values)))
+    return [required(read, row, options, position, BenchmarkError) for read in reads], letter
 
 
 def _label(row: Mapping[str, Any], column: str, position: str) -> str | None:

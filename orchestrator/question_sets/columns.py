@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +22,7 @@ _NO_ANSWERS = frozenset(
         *("inf", "infinity", "notfound", "proof"),
     ]
 )
-_ROLES = {"human": "user"}  # ShareGPT's name
+_USER = ("user", "human")  # the second is ShareGPT's name of the role
 _MESSAGES = re.compile(r"""\s*\[\s*\{\s*["'](?:role|content|from|value)["']\s*:""")
 _MARK = "####"  # GSM8K's, before the answer of a worked solution
 
@@ -115,28 +115,21 @@ def question_of(value: Any) -> str | None:
             value = [value]
     if not isinstance(value, list):
         return text_of(value)
-    questions = [_content(message) for message in value if _role(message) == "user"]
+    questions = []
+    for message in value:
+        role = (message.get("role") or message.get("from")) if isinstance(message, Mapping) else None
+        if not isinstance(role, str):
+            raise ValueError(f"expected messages with a role and a text, got {shown(message)}")  # noqa: TRY004 (as above)
+        if role.casefold() in _USER:
+            content = message.get("value") if message.get("content") is None else message["content"]
+            parts = content if isinstance(content, list) else [content]
+            texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+            if any(not isinstance(text, str) for text in texts):
+                raise ValueError(f"expected messages with a role and a text, got {shown(message)}")
+            questions.append("".join(map(str, texts)))
     if len(questions) != 1:
         raise ValueError(f"expected a text, or messages with one of the user, got {shown(value)}")
     return questions[0]
-
-
-def _role(message: Any) -> str:
-    role = (message.get("role") or message.get("from")) if isinstance(message, Mapping) else None
-    if not isinstance(role, str):
-        raise ValueError(f"expected messages with a role and a text, got {shown(message)}")  # noqa: TRY004 (as above)
-    return _ROLES.get(role.casefold(), role.casefold())
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    """The text of a chat's message."""
-    content = message.get("content")
-    content = message.get("value") if content is None else content
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
-    if any(not isinstance(text, str) for text in texts):
-        raise ValueError(f"expected messages with a role and a text, got {shown(message)}")
-    return "".join(map(str, texts))
 
 
 def answer_of(value: Any) -> str | None:
@@ -150,7 +143,12 @@ def answer_of(value: Any) -> str | None:
     if isinstance(value, str) and value.lstrip().startswith('["'):
         value = _from_json(value) or value
     if isinstance(value, list):
-        return ", ".join(_each_of(value)) or None
+        answers = []
+        for part in value:
+            if isinstance(part, list) or (answer := answer_of(part)) is None:
+                raise ValueError(f"expected answers, got {shown(part)} among them")
+            answers.append(answer)
+        return ", ".join(answers) or None
     text = text_of(value)
     if text is not None and isinstance(value, str):
         text = extract_boxed(text) or text_of(text.rpartition(_MARK)[2].strip() if _MARK in text else text)
@@ -158,13 +156,6 @@ def answer_of(value: Any) -> str | None:
     if text is not None and (is_placeholder(text) or word in _NO_ANSWERS or word.casefold() in _NO_ANSWERS):
         raise ValueError(f"expected an answer, got {shown(value)}")
     return text
-
-
-def _each_of(answers: Sequence[Any]) -> Iterator[str]:
-    for answer in answers:
-        if isinstance(answer, list) or (text := answer_of(answer)) is None:
-            raise ValueError(f"expected answers, got {shown(answer)} among them")
-        yield text
 
 
 def shown(value: Any) -> str:

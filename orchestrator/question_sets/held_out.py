@@ -7,7 +7,7 @@ import random
 from core.questions.filtering import normalised
 from core.seeds import seed_for
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
-from core.settings.evaluation import OWN_PROMPTS, EarlyStopping
+from core.settings.evaluation import OWN_PROMPTS
 from core.settings.prompts import Prompts
 from core.types import BenchmarkItem
 from orchestrator.question_sets.benchmarks import LoadedBenchmark, definition_of, evaluated_in, load, with_sha256
@@ -15,33 +15,29 @@ from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_p
 
 
 def load_for(config: RunConfig, name: str) -> LoadedBenchmark:
-    """A benchmark that a run is evaluated on, asked as the run asks its Solver if it has no prompt of its own.
+    """A benchmark of a run's evaluations. A benchmark without a prompt of its own is asked with the Solver's template.
 
     "prompts" is the share of the run's own prompts that early stopping holds out.
     Raises `BenchmarkError`, `PromptsError`.
     """
     stopping = config.early_stopping
     if name == OWN_PROMPTS and stopping is not None and isinstance(config, SelfTraining):
-        loaded = with_sha256(name, definition_of(name), _own_share(config, stopping))
+        # Different prompts, drawn at random with the run's seed, in the order of the set.
+        different: dict[str, BenchmarkItem] = {}
+        for index, prompt in enumerate(read_prompts(config, config.prompts)):
+            item = BenchmarkItem(f"{OWN_PROMPTS}/{index:06d}", prompt.text, prompt.answer or "")
+            different.setdefault(normalised(prompt.text), item)
+        items, rng = [*different.values()], random.Random(seed_for(config.seed, "held-out prompts"))
+        drawn = sorted(rng.sample(range(len(items)), stopping.held_out_of(len(items))))
+        loaded = with_sha256(name, definition_of(name), [items[i] for i in drawn])
     else:
         loaded = load(name)
     return loaded.asked_with(config.solver.template)
 
 
-def _own_share(config: SelfTraining, stopping: EarlyStopping) -> list[BenchmarkItem]:
-    """Different prompts, drawn at random with the run's seed, in the order of the set."""
-    different: dict[str, BenchmarkItem] = {}
-    for index, prompt in enumerate(read_prompts(config, config.prompts)):
-        item = BenchmarkItem(f"{OWN_PROMPTS}/{index:06d}", prompt.text, prompt.answer or "")
-        different.setdefault(normalised(prompt.text), item)
-    items = list(different.values())
-    rng = random.Random(seed_for(config.seed, "held-out prompts"))
-    return [items[i] for i in sorted(rng.sample(range(len(items)), stopping.held_out_of(len(items))))]
-
-
 def held_out_texts(config: RunConfig) -> set[str]:
-    """The questions that no Solver of a run may train on: those of all benchmarks that it is evaluated on, and those of
-    the worked examples in its templates.
+    """The questions that no Solver of a run may train on: all benchmarks of its evaluations, and the worked examples in
+    its templates.
 
     In test-time training the Solver trains on its benchmark, so those questions are not held out.
     """

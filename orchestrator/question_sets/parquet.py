@@ -28,7 +28,13 @@ def parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
     # of which only the number of values is limited.
     with pq.ParquetFile(path, read_dictionary=texts) as file:
         for batch in file.iter_batches(_ROWS_AT_ONCE):
-            row_bytes = sum(map(_longest, batch.columns))
+            row_bytes = 0
+            for column in batch.columns:
+                values = column.dictionary if isinstance(column, pa.DictionaryArray) else column
+                longest = int(pc.max(pc.binary_length(values)).as_py() or 0) if _is_text(values.type) else 0
+                if longest > _LONGEST_TEXT:
+                    raise pa.ArrowInvalid(f"expected texts of at most {_LONGEST_TEXT:,} bytes, got {longest:,}")
+                row_bytes += longest
             rows = max(1, _BYTES_AT_ONCE // max(1, row_bytes))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
@@ -50,14 +56,3 @@ def _refuse_expanding(metadata: pq.FileMetaData) -> None:
                 )
             if column.num_values > _MOST_VALUES * group.num_rows:
                 raise pa.ArrowInvalid(f"{column.path_in_schema}: expected at most {_MOST_VALUES:,} values in a row")
-
-
-def _longest(column: pa.Array) -> int:
-    """The bytes of a column's longest text; 0 for one without texts. Raises `pa.ArrowInvalid` if it is too long."""
-    values = column.dictionary if isinstance(column, pa.DictionaryArray) else column
-    if not _is_text(values.type):
-        return 0
-    longest = pc.max(pc.binary_length(values)).as_py() or 0
-    if longest > _LONGEST_TEXT:
-        raise pa.ArrowInvalid(f"expected texts of at most {_LONGEST_TEXT:,} bytes, got {longest:,}")
-    return int(longest)

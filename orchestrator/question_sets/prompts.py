@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.errors import CoevoError
 from core.questions.parsing import refuse_question
@@ -37,7 +36,15 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     Raises `PromptsError`, `BenchmarkError`.
     """
     if prompts.file in BASES:
-        return _tiny_world_prompts(config, prompts.file, prompts.limit or 0)
+        # Different questions, generated like those of the tiny base's corpus; none is in its benchmark.
+        rng, generated = random.Random(seed_for(config.seed, "prompts")), list[GivenPrompt]()
+        taken = {item.problem for item in load_benchmark(prompts.file)}
+        while len(generated) < (prompts.limit or 0):
+            problem = make_problem(rng, world=BASES[prompts.file].world)
+            if problem.text not in taken:
+                taken.add(problem.text)
+                generated.append(GivenPrompt(problem.text, str(problem.answer)))
+        return generated
     if prompts.file == "benchmark":
         items = load_benchmark(config.evaluation.benchmark)
         return [GivenPrompt(item.problem, item.answer) for item in items]
@@ -45,30 +52,15 @@ def read_prompts(config: RunConfig, prompts: Prompts) -> list[GivenPrompt]:
     for position, row in read_rows(Path(prompts.file), "prompts", PromptsError):
         if prompts.limit is not None and len(result) == prompts.limit:
             break
-        result.append(_prompt(prompts, position, row, config.dataset.max_question_chars))
+        if not isinstance(row, dict):
+            raise PromptsError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
+        text = required(question_of, row, prompts.question, position, PromptsError)
+        if (fault := refuse_question(text, config.dataset.max_question_chars)) is not None:
+            raise PromptsError(f"{position}: column {prompts.question!r}: {fault}")
+        answer = None
+        if prompts.answer is not None:
+            answer = required(answer_of, row, prompts.answer, position, PromptsError)
+        result.append(GivenPrompt(text, answer))
     if not result:
         raise PromptsError(f"prompts {prompts.file}: expected at least one, found none")
     return result
-
-
-def _tiny_world_prompts(config: RunConfig, base: str, count: int) -> list[GivenPrompt]:
-    """Different questions, generated like those of the tiny base's corpus; none is in its benchmark."""
-    rng = random.Random(seed_for(config.seed, "prompts"))
-    taken = {item.problem for item in load_benchmark(base)}
-    prompts: list[GivenPrompt] = []
-    while len(prompts) < count:
-        problem = make_problem(rng, world=BASES[base].world)
-        if problem.text not in taken:
-            taken.add(problem.text)
-            prompts.append(GivenPrompt(problem.text, str(problem.answer)))
-    return prompts
-
-
-def _prompt(prompts: Prompts, position: str, row: Any, max_chars: int) -> GivenPrompt:
-    if not isinstance(row, dict):
-        raise PromptsError(f"{position}: expected an object with columns, got {str(row)[:80]!r}")
-    text = required(question_of, row, prompts.question, position, PromptsError)
-    if (problem := refuse_question(text, max_chars)) is not None:
-        raise PromptsError(f"{position}: column {prompts.question!r}: {problem}")
-    answer = required(answer_of, row, prompts.answer, position, PromptsError) if prompts.answer is not None else None
-    return GivenPrompt(text, answer)

@@ -121,10 +121,6 @@ def _json(path: Path, compression: str | None) -> Iterator[tuple[int, Any]]:
     yield from enumerate(from_json(whole), 1)
 
 
-def _parquet(path: Path, _compression: str | None) -> Iterator[tuple[int, Any]]:
-    yield from _numbered(parquet_batches(path))
-
-
 def _arrow(path: Path, _compression: str | None) -> Iterator[tuple[int, Any]]:
     """The rows of a stream, as `datasets` saves it, or of a file, as Feather is."""
     with pa.memory_map(str(path)) as source:
@@ -188,7 +184,7 @@ _READERS: dict[str, Callable[[Path, str | None], Iterator[tuple[int, Any]]]] = {
     ".ndjson": _json_lines,
     ".json": _json,
     ".csv": _csv,
-    ".parquet": _parquet,
+    ".parquet": lambda path, _compression: _numbered(parquet_batches(path)),
     ".arrow": _arrow,
 }
 _ENDINGS = tuple(_READERS)

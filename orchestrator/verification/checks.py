@@ -45,9 +45,8 @@ class Verification:
 def differences(row: str, expected: object, stored: object) -> Iterator[Violation]:
     """What differs: the fields of two rows of one kind, the keys of a mapping that are expected, else the values."""
     if is_dataclass(expected) and type(expected) is type(stored):
-        for name in (item.name for item in fields(expected)):
-            yield from differences(f"{row}: {name}", getattr(expected, name), getattr(stored, name))
-    elif isinstance(expected, Mapping) and isinstance(stored, Mapping):
+        expected, stored = ({item.name: getattr(of, item.name) for item in fields(of)} for of in (expected, stored))
+    if isinstance(expected, Mapping) and isinstance(stored, Mapping):
         for name, value in expected.items():
             yield from differences(f"{row}: {name}", value, stored.get(name))
     elif not _same(expected, stored):

@@ -6,7 +6,7 @@ such a comparison is named in a note.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import groupby
 
@@ -25,14 +25,13 @@ from services.drift.series import estimated_points, points_of
 from services.evaluations import items_of
 from services.oracles import human
 from storage import queries
-from storage.rows import SeriesPoint
 
 _UNDECIDED = "the grader could not decide the same comparisons as in the run"
 
 
 def labels(subject: Subject) -> Iterator[Compared | str]:
-    """Each question that was asked has its m votes, and the pseudo-label and the verdict that these give; any other has
-    no vote, and the verdict that its text gives. The iteration's statistics are those of its labels."""
+    """The pseudo-label and the verdict of each asked question follow from its m votes. A question that was not asked
+    has no votes; its verdict follows from its text. The iteration's statistics follow from its labels."""
     config, dataset = subject.config, subject.config.dataset
     try:
         held_out: set[str] | None = held_out_texts(config)
@@ -101,16 +100,22 @@ def series(subject: Subject) -> Iterator[Compared | str]:
     else:
         stored = [row for row in stored if not row.estimated]
         yield "an audit is not over, so no estimate of label accuracy is checked"
-    a, b = _by_key(expected), _by_key(stored)
-    yield from ((row, a.get(row), b.get(row)) for row in sorted(a | b))
-
-
-def _by_key(points: Iterable[SeriesPoint]) -> dict[str, list[float | None]]:
-    return {
-        f"series {row.name}{f' of {row.over}' if row.over else ''}{f' by {row.oracle}' if row.oracle else ''}"
-        f"{', estimated' if row.estimated else ''}, iteration {row.iteration}": [row.value, row.lo, row.hi, row.n]
-        for row in points
-    }
+    a, b = (
+        {
+            (row.name, row.over or "", row.oracle or "", row.estimated, row.iteration): [
+                row.value,
+                row.lo,
+                row.hi,
+                row.n,
+            ]
+            for row in points
+        }
+        for points in (expected, stored)
+    )
+    for key in sorted(a | b):
+        name, of, by, estimated, t = key
+        kind = f"{f' of {of}' if of else ''}{f' by {by}' if by else ''}{', estimated' if estimated else ''}"
+        yield f"series {name}{kind}, iteration {t}", a.get(key), b.get(key)
 
 
 def evaluations(subject: Subject) -> Iterator[Compared]:

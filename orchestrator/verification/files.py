@@ -29,8 +29,8 @@ _Key = tuple[str, int]  # of a text: its question or prompt, and its sample
 
 
 def texts(subject: Subject) -> Iterator[Compared]:
-    """Each stage that samples has a file of texts that can be read, with a text for exactly those rows of which the run
-    keeps one (`rollout_text`). The answer of a vote is the one in its text."""
+    """Each stage that samples has a readable file of texts. The file has exactly one text for each row whose text the
+    run keeps (`rollout_text`). A vote's answer is the answer in its text."""
     folder, run, config = subject.home.texts, subject.name, subject.config
     for t, *_ in subject.done("label_questions"):
         labels = subject.read(queries.questions.labels_of, run, t)
@@ -64,10 +64,9 @@ def _texts(path: Path, answers: Mapping[_Key, str | None], *, are_votes: bool = 
 
 
 def checkpoints(subject: Subject) -> Iterator[Compared | str]:
-    """The manifest of each checkpoint has the sha256 that its row has, and each of its files that of the manifest.
+    """The sha256 of each checkpoint's manifest is in its row; the sha256 of each file is in the manifest.
 
-    With `Subject.quick`, only manifests are read. Files that were removed because the run does not keep them are not
-    missing.
+    With `Subject.quick`, only manifests are read. Files that the run does not keep are not missing.
     """
     rows = subject.read(queries.checkpoints.checkpoints_of, subject.name)
     for row in rows:
@@ -80,8 +79,8 @@ def checkpoints(subject: Subject) -> Iterator[Compared | str]:
 
 
 def moments(subject: Subject) -> Iterator[Compared]:
-    """The optimiser's moments that the home has are those that the stages' results name, and those that the next round
-    begins with are there. Others are removed during the run."""
+    """The optimiser's moments in the home have the sha256 in the stages' results. The moments for the next round are
+    there; a run removes earlier ones."""
     config, rounds = subject.config, subject.done("train_solver")
     folder, needed = subject.home.optimisers / subject.name / "solver", None
     may_go_on = subject.run.status not in ENDED or why_no_longer(config, subject.run.status) is None

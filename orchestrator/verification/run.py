@@ -44,20 +44,19 @@ def verify_run(home: Home, store: Store, run: str, *, quick: bool = False) -> Ve
     left_out = [f"{row.stage} of iteration {row.iteration} is {row.status}" for row in stages if row.status != "done"]
     if lease is not None and is_alive(lease.owner):
         left_out.insert(0, f"{process_of(lease.owner)} works on the run")
-    return Verification(run, [_result(check, subject) for check in _CHECKS], left_out)
-
-
-def _result(check: Callable[[Subject], Iterator[Compared | str]], subject: Subject) -> Check:
-    result = Check(check.__name__.replace("_", " "))
-    try:
-        for compared in check(subject):
-            if isinstance(compared, str):
-                result.notes.append(compared)
-            else:
-                result.checked += 1
-                result.violations += differences(*compared)
-    except _DAMAGED as error:
-        reason = error.orig if isinstance(error, DBAPIError) else error  # without the statement
-        told = f"{type(reason).__name__}: {shown(str(reason))}"
-        result.violations += differences("the check itself", "rows that can be read", told)
-    return result
+    verification = Verification(run, [], left_out)
+    for check in _CHECKS:
+        result = Check(check.__name__.replace("_", " "))
+        verification.checks.append(result)
+        try:
+            for compared in check(subject):
+                if isinstance(compared, str):
+                    result.notes.append(compared)
+                else:
+                    result.checked += 1
+                    result.violations += differences(*compared)
+        except _DAMAGED as error:
+            reason = error.orig if isinstance(error, DBAPIError) else error  # without the statement
+            got = f"{type(reason).__name__}: {shown(str(reason))}"
+            result.violations += differences("the check itself", "rows that can be read", got)
+    return verification

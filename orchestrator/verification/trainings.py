@@ -22,8 +22,8 @@ _ALL = 1 << 31  # rollouts: more than there are
 
 
 def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
-    """Each training that is done has the checkpoint of the stage's result, which was trained from the one that the
-    chain says; and no other checkpoint is stored."""
+    """Each finished training has the checkpoint of its stage's result, with the parent that the chain says. No other
+    checkpoint is stored."""
     rows = {row.id: row for row in subject.read(queries.checkpoints.checkpoints_of, subject.name)}
     # Read again, and later: a process may have finished a training since the verification began.
     done = [row for row in subject.read(queries.ledger.stages_of, subject.name) if row.result]
@@ -101,15 +101,11 @@ def training_steps(subject: Subject) -> Iterator[Compared]:
                 row = f"{name}, step {step}, prompt {group[0].prompt}"
                 are_finite = all(math.isfinite(rollout.reward) for rollout in group)
                 yield f"{row}: rewards", "finite numbers", "finite numbers" if are_finite else "others"
-                if are_finite and isinstance(config.trainer, LocalSettings):
-                    yield from _advantages(f"{row}: advantages", planned_at[step], group)
-
-
-def _advantages(row: str, planned: PlannedTraining, group: list[TrainingRollout]) -> Iterator[Compared]:
-    """A prompt that the method dropped has none. They cannot be made again if they depend on the KL or on strategies,
-    which are not stored."""
-    objective, stored = planned.objective, [rollout.advantage for rollout in group]
-    if objective.kl_in != "reward" and objective.advantage != "set" and any(value is not None for value in stored):
-        trained = trained_rollouts(len(group), objective)
-        expected = objective.advantages(np.array([rollout.reward for rollout in group[:trained]])).tolist()
-        yield row, [*expected, *[None] * (len(group) - trained)], stored
+                objective, advantages = planned_at[step].objective, [rollout.advantage for rollout in group]
+                if not are_finite or not isinstance(config.trainer, LocalSettings):
+                    continue
+                # The KL and strategies, on which advantages may depend, are not stored; a dropped prompt has none.
+                if objective.kl_in != "reward" and objective.advantage != "set" and {*advantages} != {None}:
+                    trained = trained_rollouts(len(group), objective)
+                    again = objective.advantages(np.array([rollout.reward for rollout in group[:trained]])).tolist()
+                    yield f"{row}: advantages", [*again, *[None] * (len(group) - trained)], advantages

@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from orchestrator.cli import _COMMANDS, _literal, app
+from orchestrator.cli import _COMMANDS, _prepared, app
 from orchestrator.installation.home import Home
 from storage.queries.runs import LIMITS
 from storage.session import open_store
@@ -85,7 +85,7 @@ def test_brackets_in_a_help_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         return words(capsys.readouterr().out)
 
     assert "[audit.judge]" not in shown(get_command(tool))
-    printed = shown(_literal(get_command(tool)))
+    printed = shown(_prepared(get_command(tool)))
     assert "Fill in [audit.judge]." in printed
     assert "As in [audit]; see [[x]] too." in printed
 
@@ -101,7 +101,7 @@ def test_a_help_is_not_broken_where_its_source_is(capsys: pytest.CaptureFixture[
         ended here.
         """
 
-    _literal(get_command(tool)).main(["--help"], standalone_mode=False)
+    _prepared(get_command(tool)).main(["--help"], standalone_mode=False)
     assert "Begun here and ended here." in capsys.readouterr().out
 
 

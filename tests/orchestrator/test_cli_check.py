@@ -195,12 +195,7 @@ def test_a_preset_that_does_not_fit_its_gpus_says_what_to_change(folder: Path) -
     assert any("update_micro_batch" in setting for setting in json.loads(result.stdout)["estimate"]["advice"])
 
 
-def test_measured_tokens_per_second_and_prices_make_the_hours_and_the_cost(folder: Path) -> None:
-    def hours(*arguments: str) -> float:
-        printed = json.loads(coevo("check", "rzero-qwen3-4b", *arguments, "--json").stdout)
-        return float(printed["estimate"]["run_hours"][0])
-
-    assert hours("--tokens-per-second", "100") > 10 * hours()
+def test_a_price_makes_the_cost(folder: Path) -> None:
     assert "of money" in coevo("check", "rzero-qwen3-4b", "--set", "rates.gpu_hour=2").stdout
 
 

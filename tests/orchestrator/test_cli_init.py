@@ -108,12 +108,8 @@ def test_a_folder_with_something_in_it_is_refused_and_stays_as_it_is(folder: Pat
     (folder / "mine" / "preset.toml").write_text("mine")
     result = coevo("init", "mine")
     assert result.exit_code == 1
-    assert "mine: expected a new or an empty folder, got one with notes.txt, preset.toml; --force" in result.stderr
+    assert "mine: expected a new or an empty folder, got one with notes.txt, preset.toml" in result.stderr
     assert names(folder / "mine") == ["notes.txt", "preset.toml"]
-    assert coevo("init", "mine", "--force").exit_code == 0
-    assert names(folder / "mine") == sorted([*FILES, "notes.txt"])
-    assert (folder / "mine" / "notes.txt").read_text() == "mine"
-    load_config(folder / "mine" / "preset.toml")
 
 
 def test_an_empty_folder_is_filled_and_stays_the_same_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +122,7 @@ def test_an_empty_folder_is_filled_and_stays_the_same_folder(folder: Path, monke
     assert "run mine can start" in coevo("check", "preset.toml").stdout
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_what_cannot_be_made_leaves_nothing(folder: Path, force: tuple[str, ...]) -> None:
+def test_what_cannot_be_made_leaves_nothing(folder: Path) -> None:
     (folder / "file").touch()
     (folder / "taken" / "benchmark.jsonl").mkdir(parents=True)
     (folder / "broken.toml").write_text('prompts = 3\nbase_model = "micro"\n')
@@ -135,13 +130,13 @@ def test_what_cannot_be_made_leaves_nothing(folder: Path, force: tuple[str, ...]
     before = names(folder)
     for arguments, complaint in (
         (("file",), "file: expected a new or an empty folder, got a file"),
-        (("taken",), "benchmark.jsonl"),
+        (("taken",), "got one with benchmark.jsonl"),
         (("file/below",), "file/below: cannot be written: "),
         (("new", "--preset", "mircro"), "preset 'mircro': no such preset (did you mean micro?)"),
         (("new", "--preset", "broken.toml"), "prompts: "),
         (("new", "--preset", "dotted.toml"), "not valid TOML"),
     ):
-        result = coevo("init", *arguments, *force)
+        result = coevo("init", *arguments)
         assert (result.exit_code, complaint in result.stderr) == (1, True), result.stderr
     assert names(folder) == before
     assert names(folder / "taken") == ["benchmark.jsonl"]

@@ -114,12 +114,6 @@ def test_the_tokens_and_hours_of_rzero_by_hand() -> None:
     assert plan.run_hours[1] == pytest.approx(3 * plan.hours[1] + plan.before[0].hours[1])
 
 
-def test_the_speed_of_sampling_that_was_measured_takes_the_place_of_the_assumed_one() -> None:
-    config = load_config(preset_path("rzero-qwen3-4b"))
-    [slow] = [stage for stage in estimate(config, tokens_per_second=1000).stages if stage.stage == "label_questions"]
-    assert slow.hours[0] == pytest.approx((80_000 * 1024 + 8000 * 256) / (4 * 1000) / 3600)
-
-
 def test_the_memory_and_time_of_the_embedded_trainer_by_hand() -> None:
     """EVOL-RL's preset has seven workers that share the states of a 4B model, and answers of 12,288 tokens."""
     plan = found("evol_rl")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from core.methods import METHODS
 from core.methods.ttrl import Ttrl
 from orchestrator.cli import app
-from orchestrator.cli.methods import _summary
+from orchestrator.cli.methods import summary_of
 
 
 def coevo(*arguments: str | Path) -> Result:
@@ -48,8 +48,8 @@ class Undescribed(Ttrl):  # has no docstring of its own
 
 
 def test_a_method_of_another_package_is_not_described_by_its_parent_s_docstring() -> None:
-    assert _summary(Undescribed) == f"no description (from the package {__name__.partition('.')[0]})"
-    assert _summary(Ttrl) == (Ttrl.__doc__ or "").splitlines()[0]
+    assert summary_of(Undescribed) == f"no description (from the package {__name__.partition('.')[0]})"
+    assert summary_of(Ttrl) == (Ttrl.__doc__ or "").splitlines()[0]
 
 
 def test_the_scores_of_two_groups_by_hand(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from orchestrator.check.refusals import untrainable
 from orchestrator.check.smoke import canary
-from orchestrator.check.smoke.settings import Files, questions_of, smaller
+from orchestrator.check.smoke.settings import questions_of, smaller, write_questions
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
@@ -38,18 +38,18 @@ QUESTIONS = ["What is 7 + 5?", "What is 9 * 8 - 4?"]
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_every_preset_gets_one_small_step_of_each_of_its_own_trainings(preset: str, tmp_path: Path) -> None:
-    path, files = PRESETS / f"{preset}.toml", Files(tmp_path)
-    files.write(load("micro").items[:4])
-    own, small = load_config(path), load_config(path, smaller(path, {}, files))
+    path, benchmark = PRESETS / f"{preset}.toml", str(tmp_path / "benchmark.jsonl")
+    write_questions(tmp_path, load("micro").items[:4])
+    own, small = load_config(path), load_config(path, smaller(path, {}, tmp_path))
     assert [*untrainable(small)] == []
     assert (small.base_model, small.trainer, small.serving) == (own.base_model, own.trainer, own.serving)
-    assert (small.iterations, small.evaluation.benchmark) == (1, files.benchmark)
+    assert (small.iterations, small.evaluation.benchmark) == (1, benchmark)
     for ours, planned in zip(own.trainings, small.trainings, strict=True):
         assert planned.training.steps == 1
         assert planned.training.prompts_per_step <= min(ours.training.prompts_per_step, 32)
         assert planned.rollouts == ours.rollouts
         assert planned.training.sampling == ours.training.sampling
-    assert len(load(files.benchmark).items) == 4
+    assert len(load(benchmark).items) == 4
     if isinstance(small, CoEvolution):
         assert small.dataset.candidates <= 16
 
@@ -57,21 +57,19 @@ def test_every_preset_gets_one_small_step_of_each_of_its_own_trainings(preset: s
 def test_the_overrides_of_the_command_hold_and_a_step_s_prompts_are_what_easyr1_can_divide(tmp_path: Path) -> None:
     path = PRESETS / "rzero-qwen3-4b.toml"
     overrides = {"base_model": "models/other", "trainer.gpus_per_node": 8}
-    small = load_config(path, smaller(path, overrides, Files(tmp_path)))
+    small = load_config(path, smaller(path, overrides, tmp_path))
     assert small.base_model == "models/other"
     # 8 GPUs each get a prompt; the Solver's 5 rollouts of 8 prompts are 5 for each, and update_micro_batch is 4.
     assert {planned.training.prompts_per_step for planned in small.trainings} == {32}
 
 
 def test_questions_of_each_part_of_the_preset_s_benchmark_are_asked(tmp_path: Path) -> None:
-    files = Files(tmp_path)
     items = questions_of(load_config(PRESETS / "demo.toml"))
-    files.write(items)
+    write_questions(tmp_path, items)
     assert [item.id for item in items] == [load("micro").items[number].id for number in (0, 255, 510, 765)]
-    assert [(item.problem, item.answer) for item in load(files.benchmark).items] == [
-        (item.problem, item.answer) for item in items
-    ]
-    assert load(files.validation).sha256 == load(files.benchmark).sha256
+    for name in ("benchmark.jsonl", "validation.jsonl"):
+        written = load(str(tmp_path / name)).items
+        assert [(item.problem, item.answer) for item in written] == [(item.problem, item.answer) for item in items]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
-"""Whether torch, Ray, NCCL and vLLM can use the GPUs of this machine. Each is asked in a process that can be killed."""
+"""Whether torch, NCCL and vLLM can use the GPUs of this machine. Each is asked in a process that can be killed."""
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import json
 import os
@@ -18,31 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
-from orchestrator.installation import cluster
-from orchestrator.installation.environment import environment
 
 DEADLINE_S = 120.0  # of an answer; importing vLLM takes a minute on a cold disk
 _started = set[int]()  # process groups that have not been killed yet
 _starting = threading.Lock()  # held while a process is started and added to these
 
 
-def ask(question: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Any:
+def ask(question: str, *arguments: str) -> Any:
     """The answer of `probe`. Raises `CheckFailed` if its process fails or is late."""
     command = [sys.executable, "-m", "orchestrator.check.machine.probe", question, *arguments]
-    return json.loads(run(command, {**os.environ, **(environ or {})}).splitlines()[-1])
+    return json.loads(run(command, {**os.environ, "VLLM_NO_USAGE_STATS": "1"}).splitlines()[-1])
 
 
 def run(command: list[str], environ: Mapping[str, str]) -> str:
     """The standard output of a command, which is killed with its children at the end. Raises `CheckFailed`."""
     with _starting:
         try:
+            pipe = subprocess.PIPE
             process = subprocess.Popen(
-                command,
-                env=environ,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
+                command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
             )
         except OSError as error:
             raise CheckFailed(f"{command[0]} cannot be run: {error.strerror}") from error
@@ -86,61 +79,19 @@ def check_gpus(_: Subject) -> Finding:
     if not seen["gpus"]:
         if not Path("/dev/nvidiactl").exists():
             return skipped(f"this machine has no GPU (torch {seen['torch']})")
+        reason, hidden = seen["reason"], os.environ.get("CUDA_VISIBLE_DEVICES")
+        if reason is None and seen["cuda"] is None:
+            reason = "it is a build for CPUs"
+        elif reason is None and hidden is not None:
+            reason = f"CUDA_VISIBLE_DEVICES is {hidden!r}"
         raise CheckFailed(
-            f"torch {seen['torch']} sees none of the machine's GPUs: {seen['reason'] or _why_none(seen)}",
+            f"torch {seen['torch']} sees none of the machine's GPUs: {reason or 'it does not say why'}",
             "install a torch that is built for the driver's CUDA, and give the container the GPUs",
         )
     if broken := [f"{index} ({gpu['name']}): {gpu['error']}" for index, gpu in enumerate(seen["gpus"]) if gpu["error"]]:
         raise CheckFailed(f"torch {seen['torch']} cannot compute on GPU {'; '.join(broken)}")
     names = ", ".join(f"{gpu['name']} of {gpu['gib']:.0f} GiB" for gpu in seen["gpus"])
     return ok(f"torch {seen['torch']} computes on {names}")
-
-
-def _why_none(seen: Mapping[str, Any]) -> str:
-    if seen["cuda"] is None:
-        return "it is a build for CPUs"
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return "it does not say why" if hidden is None else f"CUDA_VISIBLE_DEVICES is {hidden!r}"
-
-
-def check_driver(_: Subject) -> Finding:
-    """Whether the driver knows the version of CUDA that torch was built for."""
-    driver, built_for = _driver_cuda(), devices()["cuda"]
-    if driver is None or built_for is None:
-        return skipped("no NVIDIA driver is installed" if driver is None else "torch is a build for CPUs")
-    detail = f"torch is built for CUDA {built_for}, the driver knows CUDA {driver[0]}.{driver[1]}"
-    if driver[0] < int(built_for.partition(".")[0]):  # versions of one major number are compatible
-        raise CheckFailed(detail, f"install a newer driver, or a torch for CUDA {driver[0]}")
-    return ok(detail)
-
-
-def _driver_cuda() -> tuple[int, int] | None:
-    """The newest CUDA that the driver knows, as (major, minor); None without a driver."""
-    version = ctypes.c_int()
-    try:
-        failed = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except OSError:
-        return None
-    return None if failed else (version.value // 1000, version.value % 1000 // 10)
-
-
-def check_ray_gpus(subject: Subject) -> Finding:
-    """Whether Ray knows the GPUs, and torch sees one inside an actor that reserves it."""
-    services, count = subject.services, len(devices()["gpus"])
-    if services is None or not cluster.running(subject.home):
-        return skipped("Ray is not up")
-    if not count and services.processes:
-        return skipped("this machine has no GPU")
-    answer = ask("in_ray", services.ray_address, environ=environment(subject.home, services))
-    if answer["total"] < count:
-        raise CheckFailed(f"Ray knows {answer['total']:g} of {count} GPUs", "coevo down, then coevo up")
-    if answer["seen"] is None:
-        return Finding("warning", f"all {answer['total']:g} GPUs of Ray are in use, so none was tried in an actor")
-    if not answer["seen"]["gpus"]:
-        raise CheckFailed(
-            f"torch sees no GPU inside an actor that reserves one: {answer['seen']['reason'] or 'no reason given'}"
-        )
-    return ok(f"{answer['total']:g}, {answer['free']:g} of them free; torch computes on one inside an actor")
 
 
 def check_all_reduce(_: Subject) -> Finding:
@@ -155,7 +106,7 @@ def check_vllm(_: Subject) -> Finding:
     if find_spec("vllm") is None:
         return skipped("not installed; only presets whose applications use it need it")
     try:
-        answer = ask("vllm", environ={"VLLM_NO_USAGE_STATS": "1"})
+        answer = ask("vllm")
     except CheckFailed as error:
         remedy = "for GPUs pip install -e '.[vllm]', for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
         raise CheckFailed(f"vLLM cannot be used: {error}", remedy) from error

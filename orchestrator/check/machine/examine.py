@@ -33,8 +33,6 @@ OF_MACHINE: tuple[tuple[str, Check, float], ...] = (
     ("ports", running.check_ports, _DEADLINE_S),
     ("database", running.check_database, _DEADLINE_S),
     ("GPUs", devices.check_gpus, _WITH_PROCESS_S),
-    ("driver", devices.check_driver, _WITH_PROCESS_S),
-    ("GPUs in Ray", devices.check_ray_gpus, _WITH_PROCESS_S),
     ("all-reduce", devices.check_all_reduce, _WITH_PROCESS_S),
     ("vLLM", devices.check_vllm, _WITH_PROCESS_S),
 )
@@ -59,28 +57,24 @@ class Result:
 def examine(subject: Subject, checks: Iterable[tuple[str, Check, float]]) -> Iterator[Result]:
     """The results of each check, `OF_MACHINE` or `OF_PRESET`, in order. No check takes longer than its deadline."""
     for name, check, deadline_s in checks:
-        finding = _within(check, subject, deadline_s)
+        answer: Future[Finding] = Future()
+        # A check that is late is left behind in its thread.
+        threading.Thread(target=_answer, args=(answer, check, subject), name="check", daemon=True).start()
+        deadline = time.monotonic() + deadline_s
+        while not answer.done() and (left_s := deadline - time.monotonic()) > 0:
+            wait([answer], min(left_s, _LONGEST_WAIT_S))
+        try:
+            finding = answer.result(0)
+        except CheckFailed as fault:
+            finding = Finding("fault", str(fault), fault.remedy)
+        except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
+            late = not answer.done()
+            finding = Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))
         yield Result(name, finding.status, finding.detail, finding.remedy)
 
 
-def _within(check: Check, subject: Subject, deadline_s: float) -> Finding:
-    """What a check finds. If it is not done by the deadline, it is left behind in its thread."""
-    answer: Future[Finding] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(check(subject))
-        except Exception as error:  # noqa: BLE001 (passed to the thread that waits)
-            answer.set_exception(error)
-
-    threading.Thread(target=work, name="check", daemon=True).start()
-    deadline = time.monotonic() + deadline_s
-    while not answer.done() and (left_s := deadline - time.monotonic()) > 0:
-        wait([answer], min(left_s, _LONGEST_WAIT_S))
+def _answer(answer: Future[Finding], check: Check, subject: Subject) -> None:
     try:
-        return answer.result(0)
-    except CheckFailed as fault:
-        return Finding("fault", str(fault), fault.remedy)
-    except (CoevoError, OSError) as error:  # a TimeoutError is an OSError
-        late = not answer.done()
-        return Finding("fault", f"no answer within {deadline_s:g} s" if late else str(error))
+        answer.set_result(check(subject))
+    except Exception as error:  # noqa: BLE001 (passed to the thread that waits)
+        answer.set_exception(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Any
 
@@ -15,6 +14,7 @@ from packaging.utils import canonicalize_name
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok
 from orchestrator.installation.home import ROOT
 
+_REINSTALL = "pip install -c constraints.txt -e ."
 _SHOWN = 5  # packages in a line
 
 
@@ -29,40 +29,36 @@ def check_python(_: Subject) -> Finding:
 def check_packages(_: Subject) -> Finding:
     """Whether every package that coevo needs is installed in a version that pyproject.toml allows.
 
-    Versions that pyproject.toml allows, but that are not those in constraints.txt, with which the tests passed, are a
-    warning.
+    A version that is allowed, but is not the one in constraints.txt, with which the tests passed, is a warning.
     """
-    requirements = [Requirement(text) for text in _project()["dependencies"]]
-    reinstall = "pip install -c constraints.txt -e ."
-    if problems := list(_unmet(requirements)):
-        raise CheckFailed(_listed(problems), reinstall)
-    tested = _tested_versions()
-    other = [
-        f"{requirement.name} {installed} (tested with {tested[name]})"
-        for requirement in requirements
-        if (name := canonicalize_name(requirement.name)) in tested
-        and (installed := version(name).partition("+")[0]) != tested[name]
-    ]
-    if other:
-        return Finding("warning", _listed(other), reinstall)
-    return ok(f"{len(requirements)} packages that coevo needs, all in {'tested' if tested else 'allowed'} versions")
-
-
-def _unmet(requirements: list[Requirement]) -> Iterator[str]:
+    file, tested = ROOT / "constraints.txt", dict[str, str]()  # package -> version; empty without a checkout
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        name, _equals, tested_version = line.partition("==")
+        if tested_version and not line.startswith("#"):
+            tested[canonicalize_name(name.strip())] = tested_version.strip()
+    requirements, problems, other = [Requirement(text) for text in _project()["dependencies"]], list[str](), list[str]()
     for requirement in requirements:
+        name = canonicalize_name(requirement.name)
         try:
             installed = version(requirement.name)
         except PackageNotFoundError:
-            yield f"{requirement.name} is not installed (expected {requirement.specifier})"
+            problems.append(f"{requirement.name} is not installed (expected {requirement.specifier})")
             continue
         if not requirement.specifier.contains(installed, prereleases=True):
-            yield f"{requirement.name}: expected {requirement.specifier}, got {installed}"
+            problems.append(f"{requirement.name}: expected {requirement.specifier}, got {installed}")
+        elif (installed := installed.partition("+")[0]) != tested.get(name, installed):
+            other.append(f"{requirement.name} {installed} (tested with {tested[name]})")
+    if problems:
+        raise CheckFailed(_listed(problems), _REINSTALL)
+    if other:
+        return Finding("warning", _listed(other), _REINSTALL)
+    return ok(f"{len(requirements)} packages that coevo needs, all in {'tested' if tested else 'allowed'} versions")
 
 
 def _project() -> dict[str, Any]:
     """`requires-python` and `dependencies` of pyproject.toml, or, without a checkout, of the installed package.
 
-    An installed package has those of the day on which it was installed, which may be before the last `git pull`.
+    An installed package says what it needed when it was installed, perhaps before the last `git pull`.
     """
     file = ROOT / "pyproject.toml"
     if file.is_file():
@@ -70,14 +66,6 @@ def _project() -> dict[str, Any]:
         return project
     needed = [text for text in requires("coevo") or [] if "extra ==" not in text]
     return {"requires-python": metadata("coevo")["Requires-Python"], "dependencies": needed}
-
-
-def _tested_versions() -> dict[str, str]:
-    """Package -> version in constraints.txt; empty without a checkout."""
-    file = ROOT / "constraints.txt"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    pairs = (line.partition("==") for line in lines if not line.startswith("#"))
-    return {canonicalize_name(name.strip()): tested.strip() for name, _, tested in pairs if tested}
 
 
 def _listed(texts: list[str]) -> str:

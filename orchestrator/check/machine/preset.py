@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import aiohttp
 
-from core.settings.config import RunConfig
 from core.settings.serving import Service
 from core.settings.trainers import EasyR1Settings
 from orchestrator.check.machine.devices import run
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
+from orchestrator.check.needs import services_of
 from orchestrator.installation.home import ROOT
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
@@ -32,30 +31,24 @@ class _AskedOnce(Service):
 
 def check_external(subject: Subject) -> Finding:
     """Whether the judge and the embedder that the preset names answer a tiny request."""
-    if not (asked := [*_services(subject.config)] if subject.config else []):
+    config = subject.config
+    if config is None or not (asked := services_of(config)):
         return skipped("the preset asks no external service")
-    for service, is_embedder in asked:
+
+    async def chat(http: aiohttp.ClientSession, service: Service) -> object:
+        return await ask_chat(http, service, [{"role": "user", "content": "1 + 1 = ?"}], max_tokens=1)
+
+    async def embed(http: aiohttp.ClientSession, service: Service) -> object:
+        return await post(http, service, "embeddings", {"model": service.model, "input": ["1 + 1"]})
+
+    for service in asked:
+        ask = embed if service is config.solver.signals.embedder else chat
         once = _AskedOnce(url=service.url, model=service.model, key_variable=service.key_variable)
         try:
-            asyncio.run(ask_each(once, [once], _embed if is_embedder else _chat, at_once=1))
+            asyncio.run(ask_each(once, [once], ask, at_once=1))
         except InferenceError as error:  # a run can start without it
             return Finding("warning", str(error), "start it before the run asks it")
-    return ok(f"{', '.join(service.url for service, _ in asked)} answered")
-
-
-def _services(config: RunConfig) -> Iterator[tuple[Service, bool]]:
-    """Each service that a run asks, and whether it is the embedder."""
-    signals = config.solver.signals
-    yield from ((service, False) for service in config.audit.services)
-    yield from ((service, service is signals.embedder) for service in signals.services(config.solver.reward))
-
-
-async def _chat(http: aiohttp.ClientSession, service: Service) -> object:
-    return await ask_chat(http, service, [{"role": "user", "content": "1 + 1 = ?"}], max_tokens=1)
-
-
-async def _embed(http: aiohttp.ClientSession, service: Service) -> object:
-    return await post(http, service, "embeddings", {"model": service.model, "input": ["1 + 1"]})
+    return ok(f"{', '.join(service.url for service in asked)} answered")
 
 
 def check_easyr1(subject: Subject) -> Finding:
@@ -70,7 +63,6 @@ def check_easyr1(subject: Subject) -> Finding:
     try:
         run([settings.python, "-c", _IN_EASYR1], {**os.environ, "PYTHONPATH": path})
     except CheckFailed as error:
-        raise CheckFailed(
-            f"trainer.python: {settings.python}: {error}", "install what docs/gpu.md lists there"
-        ) from error
+        remedy = "install what docs/gpu.md lists there"
+        raise CheckFailed(f"trainer.python: {settings.python}: {error}", remedy) from error
     return ok(f"{settings.source} and the packages of {settings.python}")

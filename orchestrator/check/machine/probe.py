@@ -1,4 +1,4 @@
-"""Questions to torch, Ray and vLLM that may hang or end their process: `python -m` this module, and the question.
+"""Questions to torch and vLLM that may hang or end their process: `python -m` this module, and the question.
 
 `devices` asks each in a process of its own, which it kills if no answer comes. The answer is one line of JSON, the last
 on the standard output.
@@ -25,43 +25,18 @@ def devices() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
-    return {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "gpus": [_gpu(index) for index in range(torch.cuda.device_count())] if available else [],
-        "reason": str(caught[-1].message).splitlines()[0] if caught else None,
-    }
-
-
-def _gpu(index: int) -> dict[str, Any]:
-    import torch
-
-    properties, error = torch.cuda.get_device_properties(index), None
-    try:
-        ones = torch.ones(64, 64, dtype=torch.bfloat16, device=f"cuda:{index}")
-        if (total := float((ones @ ones).sum())) != 64**3:
-            error = f"a product of matrices is {total:g} instead of {64**3}"
-    except RuntimeError as raised:
-        error = str(raised).splitlines()[0]
-    return {"name": properties.name, "gib": properties.total_memory / 2**30, "error": error}
-
-
-def in_ray(address: str) -> dict[str, Any]:
-    """The GPUs of the Ray cluster, how many of them are free, and what torch sees in an actor with one of these."""
-    import ray
-
-    ray.init(address, log_to_driver=False, logging_level="ERROR")
-    total, free = (resources.get("GPU", 0.0) for resources in (ray.cluster_resources(), ray.available_resources()))
-    seen = None
-    if free >= 1:
-        actor: Any = ray.remote(num_cpus=0, num_gpus=1)(_Actor).remote()
-        seen = ray.get(actor.devices.remote())
-    return {"total": total, "free": free, "seen": seen}
-
-
-class _Actor:
-    def devices(self) -> dict[str, Any]:
-        return devices()
+    gpus = []
+    for index in range(torch.cuda.device_count()) if available else ():
+        properties, error = torch.cuda.get_device_properties(index), None
+        try:
+            ones = torch.ones(64, 64, dtype=torch.bfloat16, device=f"cuda:{index}")
+            if (total := float((ones @ ones).sum())) != 64**3:
+                error = f"a product of matrices is {total:g} instead of {64**3}"
+        except RuntimeError as raised:
+            error = str(raised).splitlines()[0]
+        gpus.append({"name": properties.name, "gib": properties.total_memory / 2**30, "error": error})
+    reason = str(caught[-1].message).splitlines()[0] if caught else None
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": gpus, "reason": reason}
 
 
 def all_reduce(count: str) -> dict[str, Any]:
@@ -100,7 +75,7 @@ def vllm() -> dict[str, Any]:
     return {"version": vllm.__version__}
 
 
-_QUESTIONS = {"devices": devices, "in_ray": in_ray, "all_reduce": all_reduce, "vllm": vllm}
+_QUESTIONS = {"devices": devices, "all_reduce": all_reduce, "vllm": vllm}
 
 if __name__ == "__main__":
     answer: Any = _QUESTIONS[sys.argv[1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +18,6 @@ from storage.errors import StoreError
 from storage.session import open_store
 
 _CONNECT_S = 2.0
-_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (a name)
 
 
 def check_addresses(_: Subject) -> Finding:
@@ -28,8 +27,10 @@ def check_addresses(_: Subject) -> Finding:
         return ok("the environment names no other Ray cluster")
     host, _colon, port = (urlsplit(address).netloc or address).rpartition(":")
     remedy = "unset RAY_ADDRESS; coevo knows the address of its own Ray"
-    if not port.isdigit() or not _is_answered(host, int(port)):
-        raise CheckFailed(f"RAY_ADDRESS is {address}, where no Ray answers", remedy)
+    try:
+        socket.create_connection((host or "127.0.0.1", int(port)), _CONNECT_S).close()
+    except (OSError, ValueError, OverflowError) as error:  # it is no port
+        raise CheckFailed(f"RAY_ADDRESS is {address}, where no Ray answers", remedy) from error
     return Finding("warning", f"RAY_ADDRESS is {address}, another Ray than that of `coevo up`", remedy)
 
 
@@ -64,30 +65,21 @@ def check_answers(subject: Subject) -> Finding:
 def check_left_over(subject: Subject) -> Finding:
     """Whether processes of an earlier `coevo up` of this home still run, with their GPUs, ports and memory."""
     services = subject.services
-    token = services.ray_token if services is not None and cluster.running(subject.home) else None
-    left = [process for process, its_token in _of_home(subject.home.path) if its_token != token]
+    # Ray's token differs from one `coevo up` to the next.
+    tokens = {None, services.ray_token} if services is not None and cluster.running(subject.home) else {None}
+    # This process, and those that started it, may have been started by a service.
+    ours, left = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}, list[psutil.Process]()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            its = process.environ()
+            of_home = process.pid not in ours and its.get("COEVO_HOME") == str(subject.home.path)
+            if of_home and its.get("RAY_AUTH_TOKEN") not in tokens:
+                left.append(process)
     if left:
         pids = " ".join(str(process.pid) for process in left)
         named = ", ".join(sorted({process.name() for process in left}))
         return Finding("warning", f"{len(left)} processes of an earlier `coevo up` still run: {named}", f"kill {pids}")
     return ok("no processes of an earlier `coevo up`")
-
-
-def _of_home(home: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """The processes that belong to services of the home, each with its token of Ray's, which differs from `coevo up` to
-    `coevo up`.
-
-    This process and those that started it are left out, which may have been started by a service.
-    """
-    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    for process in psutil.process_iter():
-        try:
-            environment = process.environ()
-            if process.pid in ours or environment.get("COEVO_HOME") != str(home) or _TOKEN not in environment:
-                continue
-            yield process, environment[_TOKEN]
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
 
 
 def check_ports(subject: Subject) -> Finding:
@@ -97,16 +89,15 @@ def check_ports(subject: Subject) -> Finding:
     taken = subject.ports.taken()
     if not taken:
         return ok("all that `coevo up` will use are free")
-    listed = "; ".join(f"{port} (--{name}-port) by {_holder(port)}" for name, port in taken.items())
-    raise CheckFailed(f"in use on 127.0.0.1: {listed}", "coevo up --free-ports, or end the program that has them")
-
-
-def _holder(port: int) -> str:
-    try:
-        listening = [c for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.pid]
-        return f"{psutil.Process(listening[0].pid).name()} (process {listening[0].pid})" if listening else "a program"
-    except (psutil.AccessDenied, psutil.NoSuchProcess):
-        return "a program of another user"
+    holders = []
+    for name, port in taken.items():
+        holder = "a program of another user"
+        with suppress(psutil.AccessDenied, psutil.NoSuchProcess):
+            pids = [of.pid for of in psutil.net_connections("tcp") if of.laddr and of.laddr.port == port and of.pid]
+            holder = f"{psutil.Process(pids[0]).name()} (process {pids[0]})" if pids else "a program"
+        holders.append(f"{port} (--{name}-port) by {holder}")
+    remedy = "coevo up --free-ports, or end the program that has them"
+    raise CheckFailed(f"in use on 127.0.0.1: {'; '.join(holders)}", remedy)
 
 
 def check_database(subject: Subject) -> Finding:
@@ -125,11 +116,3 @@ def check_database(subject: Subject) -> Finding:
     backend = "SQLite" if url is not None and url.get_backend_name() == "sqlite" else "PostgreSQL"
     store.close()
     return ok(f"{backend}, {store.address}: its tables are up to date")
-
-
-def _is_answered(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host or "127.0.0.1", port), _CONNECT_S):
-            return True
-    except OSError:
-        return False

@@ -69,11 +69,8 @@ class Estimate:
         return typical + count * self.hours[0], most + count * self.hours[1]
 
 
-def estimate(config: RunConfig, gpu_memory: float = GPU_MEMORY, tokens_per_second: float | None = None) -> Estimate:
-    """What a run takes on GPUs of `gpu_memory` GiB, of which each samples `tokens_per_second` (None: as assumed).
-
-    Raises `SizingError`, `ConfigError`, `BenchmarkError`.
-    """
+def estimate(config: RunConfig, gpu_memory: float = GPU_MEMORY) -> Estimate:
+    """What a run takes on GPUs of `gpu_memory` GiB. Raises `SizingError`, `ConfigError`, `BenchmarkError`."""
     shape = shape_of(config.base_model)
     layout, parameters = layout_of(config, shape), shape.parameters
     stages = {t: stages_of(config, t) for t in (0, 1)}
@@ -97,8 +94,7 @@ def estimate(config: RunConfig, gpu_memory: float = GPU_MEMORY, tokens_per_secon
     for stage, parts in work.items():
         tokens, seconds = [0.0, 0.0], [0.0, 0.0]
         for part in parts:
-            sampling = _PEAK * _SAMPLING if tokens_per_second is None else 2 * parameters * tokens_per_second
-            speed = devices[part.holder] * (_PEAK * _TRAINING if part.passes else sampling)
+            speed = devices[part.holder] * _PEAK * (_TRAINING if part.passes else _SAMPLING)
             if part.holder == "trainer" and not isinstance(config.trainer, EasyR1Settings):
                 speed *= _FLOAT32
             waiting = part.rounds * part.max_tokens * _TOKEN_S * on_gpu[part.holder]

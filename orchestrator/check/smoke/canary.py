@@ -65,7 +65,18 @@ def ask(services: Services, application: str, checkpoint: Checkpoint, chats: Seq
     replies: list[Reply] = []
     with httpx.Client(headers=headers, timeout=_PATIENCE_S, trust_env=False) as http:
         for seed, chat in enumerate(chats):
-            body = _body(application, checkpoint.id, chat, seed)
+            body = {
+                "model": application,
+                "policy_version": checkpoint.id,  # an engine that holds another checkpoint refuses
+                "messages": chat,
+                "temperature": 1.0,
+                "top_p": 1.0,
+                "max_tokens": _TOKENS,
+                "n": _REPLIES,
+                "seed": seed,
+                "logprobs": True,
+                "return_tokens_as_token_ids": True,  # vLLM's; else it gives texts, and two tokens may have the same
+            }
             try:
                 response = http.post(url, json=body).raise_for_status()
                 replies += read(chat, response.json())
@@ -74,38 +85,20 @@ def ask(services: Services, application: str, checkpoint: Checkpoint, chats: Seq
     return replies
 
 
-def _body(application: str, checkpoint: str, chat: list[Message], seed: int) -> dict[str, Any]:
-    return {
-        "model": application,
-        "policy_version": checkpoint,  # an engine that holds another checkpoint refuses
-        "messages": chat,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "max_tokens": _TOKENS,
-        "n": _REPLIES,
-        "seed": seed,
-        "logprobs": True,
-        "return_tokens_as_token_ids": True,  # vLLM's; else it gives texts, and two tokens may have the same
-    }
-
-
 def read(chat: list[Message], answer: Mapping[str, Any]) -> list[Reply]:
     """The replies of a chat completion. A token has its `token_id` (ours), or a `token` `"token_id:N"` (vLLM's).
 
     Raises `CanaryError`.
     """
+    replies = []
     try:
-        contents = [choice["logprobs"]["content"] for choice in answer["choices"]]
-        return [
-            Reply(chat, tuple(map(_token_id, content)), tuple(float(token["logprob"]) for token in content))
-            for content in contents
-        ]
+        for choice in answer["choices"]:
+            tokens = choice["logprobs"]["content"]
+            ids = [of["token_id"] if "token_id" in of else of["token"].removeprefix(_TOKEN_ID) for of in tokens]
+            replies.append(Reply(chat, tuple(map(int, ids)), tuple(float(token["logprob"]) for token in tokens)))
     except (KeyError, TypeError, ValueError) as error:
         raise CanaryError(f"expected the log-probability and the id of every token, got none: {error!r}") from error
-
-
-def _token_id(token: Mapping[str, Any]) -> int:
-    return int(token["token_id"] if "token_id" in token else token["token"].removeprefix(_TOKEN_ID))
+    return replies
 
 
 def compare(folder: Path, replies: Sequence[Reply]) -> Gap:

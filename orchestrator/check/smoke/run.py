@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import refuse_unready
 from orchestrator.check.size.memory import GIB
 from orchestrator.check.smoke import canary
-from orchestrator.check.smoke.settings import Files, questions_of, smaller
+from orchestrator.check.smoke.settings import questions_of, smaller, write_questions
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services, home, make_private
@@ -41,6 +42,7 @@ _RUN = "smoke"
 _POLL_S = 1.0
 _TAIL = 2000  # characters of the run's output that a failure quotes
 Report = Callable[[str], None]
+_Stage = tuple[int, str]  # iteration, and name
 
 
 class SmokeError(CoevoError):
@@ -84,19 +86,6 @@ class Smoke:
         return self.error is None and self.gap is not None and self.gap.is_small
 
 
-@dataclass(slots=True)
-class _Peaks:
-    """(iteration, stage) -> the greatest memory and GPU memory that were seen in use, in GiB."""
-
-    memory: dict[tuple[int, str], float] = field(default_factory=dict)
-    gpu: dict[tuple[int, str], float] = field(default_factory=dict)
-
-    def note(self, stage: tuple[int, str]) -> None:
-        self.memory[stage] = max(self.memory.get(stage, 0.0), psutil.virtual_memory().used / GIB)
-        if (used := gpu_memory_used()) is not None:
-            self.gpu[stage] = max(self.gpu.get(stage, 0.0), used)
-
-
 def smoke(preset: str, overrides: Mapping[str, Any], keep: bool, report: Report) -> Smoke:
     """Run the preset's whole path once and remove what it made, unless `keep`.
 
@@ -111,20 +100,24 @@ def smoke(preset: str, overrides: Mapping[str, Any], keep: bool, report: Report)
     questions = questions_of(load_config(path, overrides))
     since = time.monotonic()
     with _folder(preset, keep, report) as folder:
-        files = Files(folder)
-        files.write(questions)
-        small = smaller(path, overrides, files)
-        with _services(folder, report) as (own, services):
-            store = open_store(own.database)
+        write_questions(folder, questions)
+        small = smaller(path, overrides, folder)
+        with _services(folder, report) as (own, services), closing(open_store(own.database)) as store:
             error, stages = _run(own, services, store, preset, small, report)
             gap = gap_before = None
             if error is None:
                 report("comparing the served Solver with the trainer's forward pass")
-                try:
-                    gap, gap_before = _canary(store, services, [item.problem for item in questions])
+                with store.read() as session:
+                    config = queries.runs.config_of_run(session, _RUN)
+                    base, *_, solver = queries.checkpoints.solvers_of(session, _RUN)
+                application = config.application("solver")
+                try:  # the trained Solver is swapped in, if it is not yet
+                    serve_checkpoints(services, {application: solver}, config.serving)
+                    chats = [config.solver.template.messages(item.problem) for item in questions]
+                    replies = canary.ask(services, application, solver, chats)
+                    gap, gap_before = (canary.compare(Path(model.path), replies) for model in (solver, base))
                 except CoevoError as failure:
                     error = str(failure)
-            store.close()
     return Smoke(preset, time.monotonic() - since, stages, gap, gap_before, error)
 
 
@@ -161,78 +154,44 @@ def _services(folder: Path, report: Report) -> Iterator[tuple[Home, Services]]:
 def _run(
     own: Home, services: Services, store: Store, preset: str, settings: Mapping[str, Any], report: Report
 ) -> tuple[str | None, list[StageFigures]]:
-    """Run the preset as `coevo run` does. Returns why it failed, or None, and the figures of its stages."""
+    """Run the preset as `coevo run` does, and report each stage as it ends.
+
+    Returns why the run failed, or None, and the figures of its stages.
+    """
     arguments = [part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     command = [sys.executable, "-m", "orchestrator.cli", "run", preset, "--name", _RUN, *arguments]
-    log, peaks = own.logs / "run.log", _Peaks()
+    log, memory, gpu_memory = own.logs / "run.log", dict[_Stage, float](), dict[_Stage, float]()
     with log.open("ab") as output:
         process = subprocess.Popen(command, env=environment(own, services), stdout=output, stderr=output)
+    reported, ended = set[_Stage](), False
     try:
-        _follow(process, store, peaks, report)
+        while not ended:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_POLL_S)
+                ended = True
+            with store.read() as session:  # once more after the end, so that no stage is missed
+                rows = queries.ledger.stages_of(session, _RUN)
+            for row in rows:
+                key = row.iteration, row.stage
+                if row.status == "running":
+                    memory[key] = max(memory.get(key, 0.0), psutil.virtual_memory().used / GIB)
+                    if (used := gpu_memory_used()) is not None:
+                        gpu_memory[key] = max(gpu_memory.get(key, 0.0), used)
+                elif key not in reported:
+                    reported.add(key)
+                    took = "" if row.seconds is None else f" in {row.seconds:.1f} s"
+                    report(f"{row.stage} {row.iteration}: {row.status}{took}")
     finally:
         process.terminate()
         process.wait()
-    stages = _figures(store, peaks)
-    if process.returncode:
-        return log.read_text(errors="replace")[-_TAIL:].strip(), stages
+    tokens, stages = Counter[_Stage](), list[StageFigures]()
     with store.read() as session:
+        for usage in queries.usage.usage_of(session, _RUN):
+            tokens[usage.iteration, usage.stage] += usage.reply_tokens
+        for row in queries.ledger.stages_of(session, _RUN):
+            key = row.iteration, row.stage
+            stages.append(StageFigures(*key, row.seconds, tokens[key], memory.get(key), gpu_memory.get(key)))
+        if process.returncode:
+            return log.read_text(errors="replace")[-_TAIL:].strip(), stages
         status = queries.runs.get_run(session, _RUN).status
     return None if status == "done" else f"the run ended as {status}", stages
-
-
-def _follow(process: subprocess.Popen[bytes], store: Store, peaks: _Peaks, report: Report) -> None:
-    """Report each stage as it ends, and note the memory in use, until the process ends."""
-    reported = set[tuple[int, str]]()
-    while True:
-        try:
-            process.wait(_POLL_S)
-            ended = True
-        except subprocess.TimeoutExpired:
-            ended = False
-        with store.read() as session:
-            rows = queries.ledger.stages_of(session, _RUN)
-        for row in rows:
-            key = row.iteration, row.stage
-            if row.status == "running":
-                peaks.note(key)
-            elif key not in reported:
-                reported.add(key)
-                took = "" if row.seconds is None else f" in {row.seconds:.1f} s"
-                report(f"{row.stage} {row.iteration}: {row.status}{took}")
-        if ended:
-            return
-
-
-def _figures(store: Store, peaks: _Peaks) -> list[StageFigures]:
-    tokens: dict[tuple[int, str], int] = {}
-    with store.read() as session:
-        rows = queries.ledger.stages_of(session, _RUN)
-        for used in queries.usage.usage_of(session, _RUN):
-            key = used.iteration, used.stage
-            tokens[key] = tokens.get(key, 0) + used.reply_tokens
-    return [
-        StageFigures(
-            row.iteration,
-            row.stage,
-            row.seconds,
-            tokens.get((row.iteration, row.stage), 0),
-            peaks.memory.get((row.iteration, row.stage)),
-            peaks.gpu.get((row.iteration, row.stage)),
-        )
-        for row in rows
-    ]
-
-
-def _canary(store: Store, services: Services, questions: list[str]) -> tuple[canary.Gap, canary.Gap]:
-    """Swap the trained Solver in, if it is not, and compare it with its own weights and with the base model's.
-
-    Raises `CanaryError`, `ServeError`.
-    """
-    with store.read() as session:
-        config = queries.runs.config_of_run(session, _RUN)
-        base, *_, solver = queries.checkpoints.solvers_of(session, _RUN)
-    application = config.application("solver")
-    serve_checkpoints(services, {application: solver}, config.serving)
-    chats = [config.solver.template.messages(question) for question in questions]
-    replies = canary.ask(services, application, solver, chats)
-    return canary.compare(Path(solver.path), replies), canary.compare(Path(base.path), replies)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +16,7 @@ from core.types import BenchmarkItem
 from orchestrator.check.refusals import UnreadyError, untrainable
 from orchestrator.question_sets.held_out import load_for
 
+_BENCHMARK, _VALIDATION, _SUITE = "benchmark.jsonl", "validation.jsonl", "suite.toml"
 _CANDIDATES = 16  # enough that some are well formed and get a majority
 _VOTES, _SAMPLES, _JUDGED, _QUESTIONS = 4, 2, 2, 4
 _PROMPTS = 2  # a step, or the next larger number that the trainer can divide among its GPUs
@@ -32,44 +32,34 @@ def questions_of(config: RunConfig) -> list[BenchmarkItem]:
     return [items[index] for index in sorted({part * len(items) // _QUESTIONS for part in range(_QUESTIONS)})]
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The question files of a smoke run, which replace the preset's. Questions are asked with the default prompt."""
-
-    folder: Path
-
-    @property
-    def benchmark(self) -> str:
-        return str(self.folder / "benchmark.jsonl")
-
-    @property
-    def validation(self) -> str:
-        """The benchmark of early stopping, which must not be the other one."""
-        return str(self.folder / "validation.jsonl")
-
-    @property
-    def suite(self) -> str:
-        return str(self.folder / "suite.toml")
-
-    def write(self, items: Sequence[BenchmarkItem]) -> None:
-        rows = [json.dumps({"id": item.id, "problem": item.problem, "answer": item.answer}) for item in items]
-        for file in (self.benchmark, self.validation):
-            Path(file).write_text("\n".join(rows), encoding="utf-8")
-        # The run asks a benchmark once, in its own way, so this suite adds no question.
-        suite = (
-            'title = "smoke"',
-            'source = "coevo check --run"',
-            "sampling = {}",
-            f"benchmarks = {{{json.dumps(self.benchmark)} = 1}}",
-        )
-        Path(self.suite).write_text("\n".join(suite), encoding="utf-8")
+def write_questions(folder: Path, items: Sequence[BenchmarkItem]) -> None:
+    """Write the question files of a smoke run, which replace the preset's. Their prompt is the default one."""
+    rows = [json.dumps({"id": item.id, "problem": item.problem, "answer": item.answer}) for item in items]
+    for file in (_BENCHMARK, _VALIDATION):
+        (folder / file).write_text("\n".join(rows), encoding="utf-8")
+    # The run asks a benchmark once, in its own way, so this suite adds no question.
+    suite = 'title = "smoke"\nsource = "coevo check --run"\nsampling = {}\n'
+    suite += f"benchmarks = {{{json.dumps(str(folder / _BENCHMARK))} = 1}}"
+    (folder / _SUITE).write_text(suite, encoding="utf-8")
 
 
-def smaller(preset: Path, overrides: Mapping[str, Any], files: Files) -> dict[str, Any]:
-    """The overrides that make a smoke run of a preset, the given ones too. Raises `ConfigError`, `UnreadyError`."""
+def smaller(preset: Path, overrides: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The overrides that make a smoke run of a preset, the given ones too. `folder` has its question files.
+
+    Raises `ConfigError`, `UnreadyError`.
+    """
     config = load_config(preset, overrides)
     for prompts in count(_PROMPTS):
-        small = {**overrides, **_little_work(config, files), **_one_step(config, prompts)}
+        small = {**overrides, **_little_work(config, folder)}
+        for planned in config.trainings:  # one step, of `prompts` prompts or as many as the preset has, in one batch
+            if planned.table == "labelled":
+                small["labelled.steps"] = 1  # the others are the Solver's
+                continue
+            size = min(prompts, planned.training.prompts_per_step)
+            step: dict[str, Any] = {"steps": 1, "checkpoint_every": 1, "prompts_per_step": size}
+            step |= {"warmup_steps": 0} if planned.training.warmup_steps else {}
+            step |= {"prompts_per_update": size} if planned.training.prompts_per_update is not None else {}
+            small |= {f"{planned.table}.training.{name}": value for name, value in step.items()}
         faults = [*untrainable(load_config(preset, small))]
         if not faults:
             break
@@ -78,37 +68,20 @@ def smaller(preset: Path, overrides: Mapping[str, Any], files: Files) -> dict[st
     return small
 
 
-def _one_step(config: RunConfig, prompts: int) -> dict[str, Any]:
-    """One step of each training, of `prompts` prompts or as many as the preset has, in one mini-batch."""
-    settings: dict[str, Any] = {}
-    for planned in config.trainings:
-        if planned.table == "labelled":
-            settings["labelled.steps"] = 1  # the others are the Solver's
-            continue
-        step = {"steps": 1, "checkpoint_every": 1}
-        if planned.training.warmup_steps:
-            step["warmup_steps"] = 0
-        step["prompts_per_step"] = min(prompts, planned.training.prompts_per_step)
-        if planned.training.prompts_per_update is not None:
-            step["prompts_per_update"] = step["prompts_per_step"]
-        settings |= {f"{planned.table}.training.{name}": value for name, value in step.items()}
-    return settings
-
-
-def _little_work(config: RunConfig, files: Files) -> dict[str, Any]:
+def _little_work(config: RunConfig, folder: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "iterations": 1,
         "dataset.votes": min(_VOTES, config.dataset.votes),
-        "evaluation.benchmark": files.benchmark,
+        "evaluation.benchmark": str(folder / _BENCHMARK),
         "evaluation.also": [],
         "evaluation.samples": min(_SAMPLES, config.evaluation.samples),
         # Nobody waits for a question of the guard, and no alarm shall end the run.
         **{f"guard.actions.{signal}": "warn" for signal in get_args(Signal)},
     }
     if config.evaluation.suite is not None:
-        settings["evaluation.suite"] = files.suite
+        settings["evaluation.suite"] = str(folder / _SUITE)
     if config.early_stopping is not None and config.early_stopping.benchmark != OWN_PROMPTS:
-        settings["early_stopping.benchmark"] = files.validation
+        settings["early_stopping.benchmark"] = str(folder / _VALIDATION)  # must not be the other one
     if config.audit.judge is not None:
         settings["audit.sample"] = _JUDGED
     if isinstance(config, CoEvolution):
