@@ -21,12 +21,12 @@ from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, save_attention_memory
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Reward, Rewarded
+from trainers.local.rewards import Reward
 from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.support import refuse_unsupported
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
-from trainers.rewards import group_seed
+from trainers.rewards import Rewarded, group_seed
 from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
 
