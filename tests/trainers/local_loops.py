@@ -14,8 +14,9 @@ from core.types import Scored
 from trainers.base import TrainJob
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Completions, Rewarded
+from trainers.local.rewards import Completions
 from trainers.local.state import Metrics
+from trainers.rewards import Rewarded
 
 WARMED: dict[str, Any] = {"schedule": "cosine", "warmup_steps": 1}  # the shares of four steps: 0, 1, 3/4, 1/4
 

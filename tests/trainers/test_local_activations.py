@@ -23,7 +23,8 @@ from trainers.local import loop
 from trainers.local.activations import ATTENTION, checkpoint_layers, save_attention_memory
 from trainers.local.grpo import token_logprobs
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Completions, Rewarded
+from trainers.local.rewards import Completions
+from trainers.rewards import Rewarded
 
 IDS = torch.randint(3, VOCABULARY, (3, 40), generator=torch.Generator().manual_seed(1))
 MASK = (torch.arange(40) >= 5).expand(3, 40)

@@ -20,9 +20,10 @@ from trainers.base import SolverJob, TrainError, TrainJob
 from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Completions, Reward, Rewarded
+from trainers.local.rewards import Completions, Reward
 from trainers.local.state import Metrics, State, fingerprint, newest_step
 from trainers.local.update import make_optimiser
+from trainers.rewards import Rewarded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -101,7 +101,10 @@ class EasyR1Trainer:
         fingerprint_file = folder / _FINGERPRINT
         if fingerprint_file.exists() and fingerprint_file.read_text() != fingerprint(job):
             raise TrainError(f"{job.key}: {folder} belongs to another job")
-        job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _checkpoint_every(job)}))
+        guard = job.guard
+        if guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal)):
+            # EasyR1 logs a step after it has saved it, so a step that the guard sees is on the disk.
+            job = replace(job, training=job.training.model_copy(update={"checkpoint_every": 1}))
         render(job, self.settings, tokenizer_of(Path(job.start.path)), folder)
         fingerprint_file.write_text(fingerprint(job))
 
@@ -123,8 +126,9 @@ class EasyR1Trainer:
         reserved = reserve(nodes, gpus)
         if reserved is None:
             return f"trainer.nodes: Ray did not provide {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
+        seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
+        command = [self.settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
         try:
-            command = _command(self.settings, folder, job, steps_done)
             running = reserved.run(command, self.settings.source, folder, shared_keys)
             return self._wait(job, folder, running, progress)
         except RayError as error:
@@ -172,16 +176,6 @@ class EasyR1Trainer:
             )
 
 
-def _checkpoint_every(job: TrainJob) -> int:
-    """How often EasyR1 saves a checkpoint: at every step if the guard may end the training, else as configured.
-
-    EasyR1 logs a step after it has saved it, so a step that the guard sees is on the disk.
-    """
-    guard = job.guard
-    may_end = guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal))
-    return 1 if may_end else job.training.checkpoint_every
-
-
 def _guard_step(job: TrainJob) -> int | None:
     """The first step at which the guard ends the training, or None."""
     guard, metrics = job.guard, _metrics(job)
@@ -203,11 +197,6 @@ def _final_step(job: TrainJob, checkpoints: Path) -> int | None:
     if guard_step is not None and guard_step <= newest:
         return guard_step if (checkpoints / f"global_step_{guard_step}").is_dir() else newest
     return newest if newest >= job.training.steps else None
-
-
-def _command(settings: EasyR1Settings, folder: Path, job: TrainJob, steps_done: int) -> list[str]:
-    seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
-    return [settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
 
 
 def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:

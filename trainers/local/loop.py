@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,6 @@ from trainers.schedule import learning_rate_at, rollouts_at
 _DEFAULTS = LocalSettings()
 
 
-def _ignore(*_: object) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Learner:
     """What one worker keeps in memory during a job."""
@@ -56,7 +53,7 @@ def train(
     device: str,
     report: Callable[[Metrics], None],
     stopped: Callable[[], bool],
-    beat: Callable[..., None] = _ignore,
+    beat: Callable[..., None] = lambda *_: None,
     settings: LocalSettings = _DEFAULTS,
 ) -> None:
     """Train `job` to its end and write the result to `work_dir/final`, or return early once `stopped()` is true.
@@ -148,8 +145,17 @@ def _step(learner: _Learner, step: int) -> Metrics:
     figures, advantages = _update(learner, step, rows, rewarded, trained_groups) if rows else ({}, [])
     times.append(time.monotonic())
     if ranks.rank == 0 and job.stored_prompts:
-        _store_rollouts(job, step, rewarded, completions, dict(zip(indices, advantages, strict=True)))
+        advantage_of = dict(zip(indices, advantages, strict=True))
+        samples = [
+            Sample(c.text, len(c.tokens), c.finish_reason, c.mean_entropy, advantage_of.get(i))
+            for i, c in enumerate(completions)
+        ]
+        by_prompt = [samples[start : start + size] for start in range(0, len(samples), size)]
+        stored = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
+        write_step(folder_in(job.work_dir), step, stored, rewarded.groups, rewarded.contents, by_prompt)
     rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
+    start, sampled, scored_at, end = times
+    tokens, count = sum(len(completion.tokens) for completion in completions), len(completions)
     return {
         "step": step,
         "learning_rate": learning_rate,
@@ -157,8 +163,13 @@ def _step(learner: _Learner, step: int) -> Metrics:
         "dropped_share": 1 - len(trained_groups) / len(rewarded.groups),
         **rewarded.metrics,
         **figures,
-        **_lengths(completions),
-        **_timings(times, sum(len(completion.tokens) for completion in completions)),
+        "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
+        "response_length": tokens / count,
+        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / count,
+        "sample_seconds": sampled - start,
+        "reward_seconds": scored_at - sampled,
+        "update_seconds": end - scored_at,
+        "tokens_per_second": tokens / (end - start),
     }
 
 
@@ -207,29 +218,6 @@ def _update(
     return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}, advantages
 
 
-def _store_rollouts(
-    job: TrainJob,
-    step: int,
-    rewarded: Rewarded,
-    completions: Sequence[Completion],
-    advantages: Mapping[int, float],
-) -> None:
-    """Write the rollouts of some of the step's prompts; `advantages` are by the position of the completion."""
-    samples = [
-        Sample(
-            completion.text,
-            len(completion.tokens),
-            completion.finish_reason,
-            completion.mean_entropy,
-            advantages.get(i),
-        )
-        for i, completion in enumerate(completions)
-    ]
-    groups = [samples[start : start + job.rollouts] for start in range(0, len(samples), job.rollouts)]
-    prompts = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
-    write_step(folder_in(job.work_dir), step, prompts, rewarded.groups, rewarded.contents, groups)
-
-
 def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:
     prompt_ids: dict[str, list[int]] = {}
     rows = []
@@ -239,22 +227,3 @@ def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Compl
             prompt_ids[question] = encode_chat(tokenizer, prompt.messages)
         rows.append(Row(prompt_ids[question], completion.tokens, completion.logprobs))
     return rows
-
-
-def _lengths(completions: Sequence[Completion]) -> Metrics:
-    return {
-        "prompt_length": sum(completion.prompt_tokens for completion in completions) / len(completions),
-        "response_length": sum(len(completion.tokens) for completion in completions) / len(completions),
-        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / len(completions),
-    }
-
-
-def _timings(times: Sequence[float], tokens: int) -> Metrics:
-    """`times` are the start of the step, and the ends of sampling, reward and update."""
-    start, sampled, rewarded, end = times
-    return {
-        "sample_seconds": sampled - start,
-        "reward_seconds": rewarded - sampled,
-        "update_seconds": end - rewarded,
-        "tokens_per_second": tokens / (end - start),
-    }

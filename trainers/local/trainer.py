@@ -63,7 +63,7 @@ class LocalTrainer:
             rounds=job.rounds
             and replace(job.rounds, optimiser=job.rounds.optimiser and _resolved(job.rounds.optimiser)),
         )
-        _check(job)
+        _refuse(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
         remove_unfinished(job.work_dir)
         folder = newest_step(job)
@@ -133,7 +133,12 @@ class LocalTrainer:
                     f"{count * job.training.workers:g} {kind}, Ray has {cluster.get(kind, 0):g}"
                 )
         if not self.settings.own_processes:
-            return partial(_train_in_this_process, order)
+            import torch  # here, because these imports take seconds
+
+            from trainers.local.ranks import Ranks
+            from trainers.local.worker import work
+
+            return partial(work, order, Ranks(), torch.device("cpu"))
         if self._uses_this_machine_only():
             return partial(processes.train_here, order, self.restarts)
         from trainers.local.ray_train import train_on_cluster  # here, because the import takes five seconds
@@ -146,15 +151,6 @@ class LocalTrainer:
         return kind_of(self.settings) == "CPU" and with_cpus == [ray.get_runtime_context().get_node_id()]
 
 
-def _train_in_this_process(order: Order) -> None:
-    import torch
-
-    from trainers.local.ranks import Ranks
-    from trainers.local.worker import work
-
-    work(order, Ranks(0, 1), torch.device("cpu"))
-
-
 def kind_of(settings: LocalSettings) -> ResourceKind:
     """Whether each worker computes on a GPU or a CPU, on the Ray that the caller is connected to."""
     may_use_gpus = settings.device == "auto" and settings.own_processes
@@ -165,7 +161,7 @@ def _resolved(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, path=str(Path(checkpoint.path).resolve()))
 
 
-def _check(job: TrainJob) -> None:
+def _refuse(job: TrainJob) -> None:
     """Raise `TrainError` for mistakes in the job that would otherwise show only after the workers have started."""
     for name, checkpoint in (("start", job.start), ("reference", job.reference)):
         if checkpoint is not None and not Path(checkpoint.path).is_dir():

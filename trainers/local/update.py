@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,9 +124,18 @@ def update(
         optimiser.zero_grad()
         for batch in batches:
             _accumulate(model, batch, training, objective, sums)
+        parameters = list(model.parameters())
         if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
-            _add_gradients(model.parameters(), ranks)
-        norms.append(_clip(list(model.parameters()), training.max_grad_norm))
+            gradients = []
+            for parameter in parameters:
+                if parameter.grad is None:  # this rank has no rows in the mini-batch
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+            ranks.add(*gradients)
+        # The norm before clipping is that of all ranks' shares.
+        norm = full(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+        torch.nn.utils.clip_grads_with_norm_(parameters, training.max_grad_norm, norm)
+        norms.append(float(norm))
         if not math.isfinite(norms[-1]):
             raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
         optimiser.step()
@@ -237,27 +246,6 @@ def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
     sums.sampler_gap += float(gaps.sum())
     sums.sampler_gap_max = max(sums.sampler_gap_max, float(gaps.max()))
     return old
-
-
-def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
-    """Replace each gradient by its sum over the ranks."""
-    gradients = []
-    for parameter in parameters:
-        if parameter.grad is None:  # this rank has no rows in the mini-batch
-            parameter.grad = torch.zeros_like(parameter)
-        gradients.append(parameter.grad)
-    ranks.add(*gradients)
-
-
-def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
-    """Scale the gradients down so that their total norm, over all ranks' shares, is at most `limit`.
-
-    Returns the norm before that.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = full(torch.nn.utils.get_total_norm(gradients))
-    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-    return float(norm)
 
 
 def _means(sums: _Sums, ranks: Ranks, device: torch.device) -> dict[str, float]:

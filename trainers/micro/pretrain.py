@@ -80,7 +80,11 @@ def pretrain(
         for optimiser in optimisers:
             optimiser.param_groups[0]["lr"] = config.learning_rate * warmup_factor * decay_factor
         with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
-            loss = _loss(model, *(tensor.to(device) for tensor in next(batches)))
+            ids, labels = (tensor.to(device) for tensor in next(batches))
+            # Right padding needs no attention mask, because under a causal mask no real token attends to it.
+            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+            has_label = labels >= 0
+            loss = functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers:
@@ -91,14 +95,6 @@ def pretrain(
             report(step + 1, torch.stack(losses).mean().item())
             losses.clear()
     return model.cpu().eval()
-
-
-def _loss(model: Qwen3ForCausalLM, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the tokens that have a label; `ids` and `labels` are of `_padded`."""
-    # Right padding needs no attention mask, because under a causal mask no real token attends to it.
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    has_label = labels >= 0
-    return functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
 
 
 def _padded(batch: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
