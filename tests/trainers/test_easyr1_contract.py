@@ -34,7 +34,7 @@ from storage.checkpoints import manifest
 from trainers.base import TrainError
 from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
-from trainers.easyr1.fit import refuse_unfit
+from trainers.easyr1.fit import unfit
 from trainers.easyr1.reward_shim import compute_score
 from trainers.easyr1.start_model import readable_start
 from trainers.schedule import learning_rate_at, questions_at
@@ -166,11 +166,8 @@ def presets_that_fit() -> list[tuple[str, str]]:
     fitting = []
     for path in sorted(PRESETS.glob("*.toml")):
         config = load_config(path)
-        try:
-            refuse_unfit("solver", config.solver.training, config.solver.reward)
-        except TrainError:
-            continue
-        fitting += [(path.stem, planned.table) for planned in config.trainings]
+        if not [*unfit("solver", config.solver.training, config.solver.reward)]:
+            fitting += [(path.stem, planned.table) for planned in config.trainings]
     return fitting
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import yaml
 
+from core.methods import Method
 from core.seeds import seed_for
 from core.settings.trainers import EasyR1Settings
-from trainers.base import SOLVER_SERVICE, ChallengerJob, SolverJob, TrainJob
+from trainers.base import SOLVER_SERVICE, ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
-from trainers.easyr1.fit import refuse_layout, refuse_unfit
+from trainers.easyr1.fit import uneven, unfit
 from trainers.easyr1.start_model import readable_start
 from trainers.rollouts import folder_in
 
@@ -44,8 +45,12 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     """
     own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
     continued = job.rounds is not None and job.rounds.steps > job.training.steps
-    refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference, continued=continued)
-    refuse_layout(job.training, job.rollouts, settings)
+    if faults := [*unfit(job.role, job.training, job.reward, own_reference=own_reference, continued=continued)]:
+        kind = f"{job.role}.reward {job.reward.type}" if isinstance(job.reward, Method) else f"{job.role}.reward"
+        listed = "".join(f"\n  {fault}" for fault in faults)
+        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")
+    if faults := [*uneven(job.training, job.rollouts, settings)]:
+        raise TrainError("\n".join(map(str, faults)))
     folder = folder.resolve()
     start = readable_start(Path(job.start.path).resolve(), folder / _START)
     job = replace(job, start=replace(job.start, path=str(start)))
