@@ -98,14 +98,14 @@ def tiny_training(**changes: Any) -> Training:
     return Training(**{**values, **changes})
 
 
-def tiny_job(work: Path, **changes: Any) -> SolverJob:
-    """A Solver's job on five questions, in the folder `work/job`, that starts from the model in `work/start`."""
+def tiny_job(work: Path, start: Path | None = None, **changes: Any) -> SolverJob:
+    """A Solver's job on five questions, in the folder `work/job`, that starts from `start`, by default `work/start`."""
     reward = changes.pop("reward", RZero())
     questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
     return SolverJob(
         key="t/1/train_solver",
         run_seed=7,
-        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
+        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(start or work / "start"), "0" * 64, None),
         training=tiny_training(**changes),
         reward=reward,
         questions=questions,

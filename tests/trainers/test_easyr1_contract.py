@@ -256,6 +256,6 @@ def test_easyr1_s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
     assert all(torch.equal(merged[name].float(), expected[name].bfloat16().float()) for name in expected)
     assert "tokenizer.json" in manifest(tmp_path / "final")
     (actor / "model_world_size_2_rank_1.pt").unlink()
-    with pytest.raises(TrainError, match="expected one shard for each of 2 GPUs, the shard of rank 1 is missing"):
+    with pytest.raises(TrainError, match="rank 1"):
         merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "again")
     assert not (tmp_path / "again").exists()

@@ -3,7 +3,6 @@ same."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -115,9 +114,8 @@ def train_until(work: Path, start: Path, settings: LocalSettings, steps: int = 4
         groups = [[sum(completion.tokens) % 7 / 7 for completion in group] for group in completions]
         return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
 
-    job = tiny_job(work, learning_rate=1e-3)
     loop.train(
-        replace(job, start=replace(job.start, path=str(start))),
+        tiny_job(work, start, learning_rate=1e-3),
         reward,
         ranks=Ranks(),
         device="cpu",

@@ -81,8 +81,7 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
         "micro_batch": 1,
         "sampling": Sampling(top_p=1.0, max_tokens=8),
     }
-    job = tiny_job(work, **{**settings, **training})
-    return replace(job, start=replace(job.start, path=str(start)))
+    return tiny_job(work, start, **{**settings, **training})
 
 
 def any_tokens(step: int, completions: Completions) -> Rewarded:
