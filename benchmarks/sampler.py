@@ -69,7 +69,7 @@ def _compare(folder: Path, load: _Load) -> dict[str, Any]:
         return sum(len(completion.tokens) for group in engine.generate(prompts) for completion in group)
 
     sample()  # warm up
-    rates = [(_rate(sample), _rate(lambda: _sample_with_transformers(engine, prompts))) for _ in range(load.rounds)]
+    rates = [(rate(sample), rate(lambda: _sample_with_transformers(engine, prompts))) for _ in range(load.rounds)]
     engine_rate, library_rate = (statistics.median(column) for column in zip(*rates, strict=True))
     return {
         "ratio": round(statistics.median(ours / theirs for ours, theirs in rates), 2),
@@ -78,7 +78,7 @@ def _compare(folder: Path, load: _Load) -> dict[str, Any]:
     }
 
 
-def _rate(sample: Callable[[], int]) -> float:
+def rate(sample: Callable[[], int]) -> float:
     """Tokens per second."""
     start = time.perf_counter()
     return sample() / (time.perf_counter() - start)

@@ -14,11 +14,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sampler import rate
 from benchmarks.services import engines, larger_model, one_replica, own_ray, published
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
@@ -87,7 +86,7 @@ def _compare(
         tokens = {in_process(), through_serve()}  # this also warms both up
         if len(tokens) > 1:
             raise RuntimeError(f"{engine}, {size}: expected the same number of tokens from both, got {sorted(tokens)}")
-        rates = [(_rate(in_process), _rate(through_serve)) for _ in range(_ROUNDS)]
+        rates = [(rate(in_process), rate(through_serve)) for _ in range(_ROUNDS)]
         assert direct.stdin is not None
         assert direct.stdout is not None
         direct.stdin.close()
@@ -101,9 +100,3 @@ def _compare(
         "ratios": [round(ratio, 3) for ratio in ratios],
         "tokens": tokens.pop(),
     }
-
-
-def _rate(sample: Callable[[], int]) -> float:
-    """Tokens per second."""
-    start = time.perf_counter()
-    return sample() / (time.perf_counter() - start)

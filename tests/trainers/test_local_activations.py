@@ -44,18 +44,12 @@ def assert_same_gradients(
     torch.testing.assert_close(computed, expected, atol=1e-4, rtol=1e-5)
 
 
-def test_gradients_are_the_same_where_activations_are_computed_again() -> None:
-    model = tiny_model()
-    expected = gradients(model)
-    checkpoint_layers(model)
-    assert_same_gradients(gradients(model), expected)
-
-
-def test_dropout_stays_off_where_activations_are_computed_again() -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_gradients_are_the_same_where_activations_are_computed_again(dropout: float) -> None:
     model = tiny_model()
     expected = gradients(model)
     for layer in model.model.layers:
-        layer.self_attn.attention_dropout = 0.5  # it acts in train mode only
+        layer.self_attn.attention_dropout = dropout  # it acts in train mode only
     checkpoint_layers(model)
     assert_same_gradients(gradients(model), expected)
 

@@ -33,7 +33,7 @@ from trainers.local.order import Order
 from trainers.local.ranks import Ranks
 from trainers.local.state import Metrics, final_folder, newest_step, read_state, step_folders
 from trainers.local.trainer import LocalTrainer
-from trainers.local.worker import work
+from trainers.local.worker import run_worker
 
 
 def job_in(work: Path, start: Path, **training: Any) -> SolverJob:
@@ -53,7 +53,7 @@ def train_here(job: TrainJob) -> list[Metrics]:
 def work_here(order: Order) -> None:
     threads = torch.get_num_threads()
     try:
-        work(order, Ranks(), torch.device("cpu"))
+        run_worker(order, Ranks(), torch.device("cpu"))
     finally:
         torch.set_num_threads(threads)
 

@@ -38,14 +38,14 @@ class TrainingWorker:
         import torch.distributed as dist
 
         from trainers.local.ranks import Ranks
-        from trainers.local.worker import work
+        from trainers.local.worker import run_worker
 
         if size > 1:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)  # all workers are on this machine
             store = dist.FileStore(rendezvous, size)  # type: ignore[attr-defined]
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         try:
-            work(order, Ranks(rank, size), torch.device("cpu"))
+            run_worker(order, Ranks(rank, size), torch.device("cpu"))
         finally:
             if size > 1:
                 dist.destroy_process_group()

@@ -16,7 +16,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.ranks import Ranks
-from trainers.local.worker import work
+from trainers.local.worker import run_worker
 
 _FOLDER = "ray"  # the folder inside the job's `work_dir` for Ray Train's own files
 
@@ -51,4 +51,4 @@ def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]
 def _worker(config: dict[str, Any]) -> None:
     """The function that Ray Train runs in each worker."""
     order, context = replace(config["order"], keys=ray.get(config["keys"])), get_context()
-    work(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())
+    run_worker(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())

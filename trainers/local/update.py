@@ -45,7 +45,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _StepTotals:
     """Sums over response tokens and over updates."""
 
     tokens: float = 0.0
@@ -114,7 +114,7 @@ def update(
     own_batches = [batch for batches in mini_batches for batch in batches]
     row_kl = _row_kl(own_batches, len(rows), ranks, model.device)
     row_advantages = torch.tensor(advantages(row_kl), dtype=torch.float32)
-    sums, norms = _Sums(), []
+    sums, norms = _StepTotals(), []
     for batch in own_batches:
         batch.advantages = row_advantages[batch.indices].to(model.device)
         if len(mini_batches) > 1:  # with one mini-batch, the pass computes the old log-probabilities itself
@@ -206,7 +206,7 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
     return values
 
 
-def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _Sums) -> None:
+def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _StepTotals) -> None:
     """Add one micro batch's gradient to the model's gradient, and its figures to `sums`."""
     sampling, has_entropy_bonus = training.sampling, objective.entropy_coefficient > 0
     logprobs, entropies = logprobs_of(
@@ -235,7 +235,7 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     sums.ratio_limited += float(parts["ratio_limited"])
 
 
-def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
+def _set_old(batch: _Batch, logprobs: Tensor, sums: _StepTotals) -> Tensor:
     """Set `batch.old` to the policy's `logprobs`, which were computed before any update, and measure the sampler gap.
 
     The sampler's own log-probabilities are not used as the old ones, because its cache rounds differently. With the
@@ -248,7 +248,7 @@ def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
     return old
 
 
-def _means(sums: _Sums, ranks: Ranks, device: torch.device) -> dict[str, float]:
+def _means(sums: _StepTotals, ranks: Ranks, device: torch.device) -> dict[str, float]:
     by_name = {
         "kl": sums.kl,
         "entropy": sums.entropy,
