@@ -64,8 +64,16 @@ def train(
     """
     faultpoint("training begun", job.key)
     folder = ranks.agree(newest_step(job))
-    learner = _make_learner(job, reward, settings, ranks, device, folder)
-    for model in (learner.engine.model, learner.reference):
+    start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
+    engine = _make_engine(folder or start, device, job, settings, ranks)
+    reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
+    optimiser = make_optimiser(engine.model, job.training)
+    if folder:
+        load_optimiser(folder, optimiser)
+    elif job.rounds and job.rounds.optimiser:
+        load_optimiser(Path(job.rounds.optimiser.path), optimiser)
+    learner = _Learner(job, ranks, reward, engine, reference, optimiser)
+    for model in (engine.model, reference):
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)
     saved = read_state(folder) if folder else State(fingerprint(job), 0, ())
@@ -80,9 +88,8 @@ def train(
         if ranks.rank == 0:
             report(metrics[-1])
         if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
-            state, engine = State(saved.job, step, tuple(metrics)), learner.engine
-            writes = ranks.rank == 0
-            save_step(job.work_dir, state, engine.model, engine.tokenizer, learner.optimiser, writes=writes)
+            state, writes = State(saved.job, step, tuple(metrics)), ranks.rank == 0
+            save_step(job.work_dir, state, engine.model, engine.tokenizer, optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
         save_final(job.work_dir, len(metrics), with_optimiser=job.rounds is not None)
 
@@ -95,21 +102,6 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     if not metrics or len(metrics) == job.training.steps or job.guard is None:
         return len(metrics) == job.training.steps
     return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.history))
-
-
-def _make_learner(
-    job: TrainJob, reward: Reward, settings: LocalSettings, ranks: Ranks, device: str, folder: Path | None
-) -> _Learner:
-    """Load the policy and its optimiser, from the step folder `folder` or else from the start, and the reference."""
-    start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
-    engine = _make_engine(folder or start, device, job, settings, ranks)
-    reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
-    optimiser = make_optimiser(engine.model, job.training)
-    if folder:
-        load_optimiser(folder, optimiser)
-    elif job.rounds and job.rounds.optimiser:
-        load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    return _Learner(job, ranks, reward, engine, reference, optimiser)
 
 
 def _make_engine(folder: Path, device: str, job: TrainJob, settings: LocalSettings, ranks: Ranks) -> TransformersEngine:

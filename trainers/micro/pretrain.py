@@ -129,18 +129,15 @@ class _Documents(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         prompts = self._tokenizer([prompt for prompt, _, _ in documents])["input_ids"]
         responses = self._tokenizer([response for _, response, _ in documents])["input_ids"]
         [newline], end = self._tokenizer("\n")["input_ids"], self._tokenizer.eos_token_id
-        return [
-            (prompt, [*response, end], [*(_without_choices(response, newline) if complete else response), end])
-            for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True)
-        ]
-
-
-def _without_choices(response: Tokens, newline: int) -> Tokens:
-    """The labels of a complete solution: none for the first token of a computed line, which is where one may guess."""
-    lines = response.count(newline)
-    starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
-    choices = frozenset(starts[:lines])
-    return [_NO_LABEL if i in choices else token for i, token in enumerate(response)]
+        examples = []
+        for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True):
+            labels = list(response)
+            if complete:  # no label for the first token of a computed line, which is where one may guess
+                starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
+                for start in starts[:-1]:  # the last line is the boxed answer
+                    labels[start] = _NO_LABEL
+            examples.append((prompt, [*response, end], [*labels, end]))
+        return examples
 
 
 def _document(held_out: frozenset[str], config: PretrainConfig, rng: random.Random) -> tuple[str, str, bool]:
