@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from core.types import TINY_BASES
 from orchestrator.check.refusals import untrainable
 from orchestrator.check.size.estimate import estimate
 from orchestrator.check.size.shapes import shape_of
-from orchestrator.installation.home import APPLICATIONS, PRESETS
+from orchestrator.installation.home import APPLICATIONS, PRESETS, ROOT
 from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing
 
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
@@ -35,6 +36,12 @@ PAPERS = {
 }
 FILES = sorted(path.name for path in APPLICATIONS.glob("*.yaml"))
 VLLM = [name for name in FILES if "llm_configs" in (APPLICATIONS / name).read_text()]
+
+
+def test_the_demo_takes_as_long_in_its_preset_as_in_the_readme() -> None:
+    files = (ROOT / "README.md", PRESETS / "demo.toml")
+    first, second = (re.findall(r"\d+ to \d+ minutes", file.read_text()) for file in files)
+    assert first == second != []
 
 
 def preset(name: str) -> RunConfig:
