@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ PAD, END = "<pad>", "<end>"
 WORDS = [PAD, END, "<other>", *"0123456789", "\\boxed{", "}", *"abcdefghijklmnopqrstuvwxyz"]
 VOCABULARY = len(WORDS)
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one thread, and their last digits do not depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:

@@ -25,8 +25,6 @@ from trainers.local.state import Metrics, State, fingerprint, newest_step
 from trainers.local.update import make_optimiser
 from trainers.rewards import Rewarded
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start: Path) -> None:
     """A training of which nothing is seen for long is killed, and a single step may take hours."""

@@ -23,8 +23,6 @@ from trainers.local import loop
 from trainers.local.state import Metrics, newest_step, read_state
 from trainers.local.update import make_optimiser
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def run_and_die(job: TrainJob, last_step: int) -> None:
     """Run a worker that dies after step `last_step` and before it writes the step's checkpoint."""

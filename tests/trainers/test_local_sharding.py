@@ -107,14 +107,6 @@ def train_until(
     return without_timings(reported)
 
 
-def train_alone(job: TrainJob) -> list[Metrics]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    metrics = train_until(Ranks(), job)
-    torch.set_num_threads(threads)
-    return metrics
-
-
 def assert_near(job: TrainJob, other: TrainJob) -> None:
     """The last checkpoints of two jobs have equal weights and moments up to 1e-5; a step of AdamW is about 1e-3."""
     for file in (f"final/{WEIGHTS}", f"step_4/{WEIGHTS}", f"step_4/{OPTIMISER}"):
@@ -213,7 +205,7 @@ def test_sharded_and_whole_jobs_resume_from_each_other_s_checkpoints(
         from_step_2(sharded_job, "whole", sharded=False),
     )
     halves = from_step_2(whole, "halves", sharded=True)
-    assert len(train_alone(single)) == 2  # a single worker ignores the setting `sharded`
+    assert len(train_until(Ranks(), single)) == 2  # a single worker ignores the setting `sharded`
     assert [len(pair(train_until, job)[0]) for job in (whole_ranks, halves)] == [2, 2]
     for job in (single, whole_ranks, halves):
         assert_near(job, whole.job)

@@ -44,18 +44,10 @@ def train_here(job: TrainJob) -> list[Metrics]:
     """Train in this process, as the only worker; check that the order's keys are removed from the environment."""
     order = Order(job, LocalSettings(), {"A_KEY": "key-of-a-test"}, Subject("demo", 1, "train_solver"))
     job.work_dir.mkdir(parents=True)
-    work_here(order)
+    run_worker(order, Ranks(), torch.device("cpu"))
     assert "A_KEY" not in os.environ
     assert "key-of-a-test" not in order.log(0).read_text()
     return [json.loads(line) for line in order.metrics.read_text().splitlines()]
-
-
-def work_here(order: Order) -> None:
-    threads = torch.get_num_threads()
-    try:
-        run_worker(order, Ranks(), torch.device("cpu"))
-    finally:
-        torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("own_ray")
@@ -250,7 +242,7 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
     """A worker in this process raises what it would raise in its own."""
     nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
     with (
-        patch.object(processes, "train_here", lambda order, _restarts: work_here(order)),
+        patch.object(processes, "train_here", lambda order, _restarts: run_worker(order, Ranks(), torch.device("cpu"))),
         pytest.raises(ValueError, match=r"range\(\) arg 3 must not be zero"),
     ):
         LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
