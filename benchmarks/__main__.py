@@ -1,7 +1,7 @@
 """`python -m benchmarks NAME [ARGUMENT …] [--json]`: measure claims of the docs on this machine.
 
-It prints the machine and the tables that the docs have, or with --json the figures and the machine. `grading` takes
-the benchmarks whose answers it grades, `gpu` a model's shape, `rest` the rows of its store, `soak` its seconds.
+It prints the machine and the tables that the docs have, or with --json all figures and the machine. `grading` takes the
+benchmarks whose answers it grades, `gpu` a model's shape, `rest` the rows of its store, `soak` its seconds.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ The learning rate is 1e-3, there is no KL term, and there are 128 questions. The
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
-from benchmarks.tiny_training import Arm, Outcome, outcomes
+from benchmarks.tiny_training import Arm, outcomes
 from core.statistics.guard import Guard
 
 SEEDS, GUARDED_SEEDS = (1, 2, 3), tuple(range(1, 11))
@@ -30,39 +30,19 @@ _TITLES = {
 
 
 def run() -> dict[str, Any]:
-    """The results of each arm's trainings, one per seed: see `_summary`."""
-    results = outcomes({(name, seed): arm for name, arm in ARMS.items() for seed in _seeds(name)})
-    return {name: [_summary(seed, results[name, seed]) for seed in _seeds(name)] for name in ARMS}
-
-
-def _seeds(name: str) -> tuple[int, ...]:
-    return GUARDED_SEEDS if name == "srt_guarded" else SEEDS
-
-
-def _summary(seed: int, outcome: Outcome) -> dict[str, Any]:
-    """The course of a training.
-
-    It has the held-out pass@1 by step, at its peak, and at the end. `restored` is that of the checkpoint which is best
-    on the validation set; a run that the guard stops ends with this checkpoint.
-    """
-    final = sum(outcome["held_out"]["pass_at_1"]) / len(outcome["held_out"]["pass_at_1"])
-    curve: list[tuple[int, float, float]] = outcome["curve"]
-    peak = max((value for _, value, _ in curve), default=final)
-    _, restored, _ = max(curve, key=lambda point: point[2], default=(0, None, None))
-    return {
-        "seed": seed,
-        "steps": len(outcome["metrics"]),
-        "curve": [(step, value) for step, value, _ in curve],
-        "peak": peak,
-        "final": final,
-        "lost": peak - final,
-        "restored": restored,
-        **{name: _column(outcome["metrics"], name) for name in ("majority_share", "kl", "label_accuracy")},
-    }
-
-
-def _column(metrics: list[Mapping[str, float]], name: str) -> list[float | None]:
-    return [figures.get(name) for figures in metrics]
+    """For each arm, one dictionary per seed: pass@1 on the held-out questions at its peak, at the end, and of the
+    checkpoint that is best on the validation set (`restored`), with which a run ends that the guard stops."""
+    seeds = {name: GUARDED_SEEDS if name == "srt_guarded" else SEEDS for name in ARMS}
+    results = outcomes({(name, seed): arm for name, arm in ARMS.items() for seed in seeds[name]})
+    figures: dict[str, list[dict[str, Any]]] = {name: [] for name in ARMS}
+    for (name, seed), outcome in results.items():
+        final = fmean(outcome["held_out"]["pass_at_1"])
+        curve: list[tuple[int, float, float]] = outcome["curve"]
+        peak = max((value for _, value, _ in curve), default=final)
+        _, restored, _ = max(curve, key=lambda point: point[2], default=(0, None, None))
+        course = {"seed": seed, "steps": len(outcome["metrics"]), "peak": peak, "final": final}
+        figures[name].append({**course, "lost": peak - final, "restored": restored})
+    return figures
 
 
 def tables(figures: dict[str, Any]) -> str:

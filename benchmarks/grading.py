@@ -20,7 +20,7 @@ from benchmarks import grading_math_verify
 from benchmarks.grading_equal import EQUAL, Rule
 from benchmarks.grading_unequal import NEAR, other_answers
 from core.grading.grader import Grader
-from core.statistics.estimates import share, wilson
+from core.statistics.estimates import share
 from core.types import EqualityVerdict
 from orchestrator.question_sets.benchmarks import load_benchmark
 
@@ -52,7 +52,14 @@ def run(*benchmarks: str) -> dict[str, Any]:
     intervals. Also the pairs on which our grader is wrong or does not know, and those on which math-verify is.
     """
     answers = {name: list(dict.fromkeys(item.answer for item in load_benchmark(name))) for name in benchmarks}
-    graded = _grade(list(pairs_of(answers)))
+    pairs = list(pairs_of(answers))
+    texts = [(pair.gold, pair.answer) for pair in pairs]
+    with Grader(workers=2) as grader:
+        ours = grader.compare_many(texts)
+    graded = [
+        Graded(pair, comparison.verdict, comparison.reason, verdict)
+        for pair, comparison, verdict in zip(pairs, ours, grading_math_verify.compare_many(texts), strict=True)
+    ]
     return {
         "answers": {name: len(of_benchmark) for name, of_benchmark in answers.items()},
         "math_verify": version("math-verify"),
@@ -78,17 +85,6 @@ def pairs_of(answers: Mapping[str, Sequence[str]]) -> Iterator[Pair]:
     for of_benchmark in answers.values():
         for name, pairs in other_answers(of_benchmark).items():
             yield from (Pair("unequal", name, gold, answer) for gold, answer in pairs)
-
-
-def _grade(pairs: Sequence[Pair]) -> list[Graded]:
-    texts = [(pair.gold, pair.answer) for pair in pairs]
-    with Grader(workers=2) as grader:
-        ours = grader.compare_many(texts)
-    theirs = grading_math_verify.compare_many(texts)
-    return [
-        Graded(pair, comparison.verdict, comparison.reason, verdict)
-        for pair, comparison, verdict in zip(pairs, ours, theirs, strict=True)
-    ]
 
 
 def figures_of(graded: Sequence[Graded]) -> dict[str, Any]:
@@ -139,38 +135,24 @@ def _as_json(grading: Graded) -> dict[str, Any]:
 
 
 def tables(figures: dict[str, Any]) -> str:
-    """A table of equal and one of unequal answers, each with a row for each rule on which a grader failed, then rows
-    for the other rules, for all pairs, and for the answers."""
+    """The pairs, and the answers with a wrong verdict in any pair: in percent, with Wilson's intervals."""
+
+    def cell(share_of: dict[str, Any]) -> str:
+        low, high = share_of["ci95"]
+        return f"{100 * share_of['value']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
     answers = ", ".join(f"{Path(name).stem} ({count})" for name, count in figures["answers"].items())
-    parts = [f"Different answers: {answers}. math-verify {figures['math_verify']}, sympy {figures['sympy']}."]
+    lines = [
+        f"Different answers: {answers}. math-verify {figures['math_verify']}, sympy {figures['sympy']}.",
+        "",
+        "| truth | n | ours: wrong | ours: unknown | math-verify: wrong |",
+        "|---|---|---|---|---|",
+    ]
     for truth in ("equal", "unequal"):
-        of_truth = figures[truth]
-        failed = {name: rule for name, rule in of_truth["rules"].items() if any(_counts(rule))}
-        others = [rule["n"] for name, rule in of_truth["rules"].items() if name not in failed]
-        once = of_truth["answers"]
-        of_answers = [once["ours"]["count"], None, once["math_verify"]["count"], None]
-        rows = [
-            "| rule | n | ours: wrong | ours: unknown | math-verify: wrong | math-verify: unknown |",
-            "|---|---|---|---|---|---|",
-            *(_row(name, rule["n"], _counts(rule)) for name, rule in failed.items()),
-            _row(f"{len(others)} other rules", sum(others), [0, 0, 0, 0]),
-            _row("all pairs", of_truth["pairs"]["n"], _counts(of_truth["pairs"])),
-            _row("answers with a wrong verdict in any pair", once["ours"]["n"], of_answers),
-        ]
-        parts.append(f"**{truth.capitalize()} answers**\n\n" + "\n".join(rows))
-    return "\n\n".join(parts)
-
-
-def _counts(shares: dict[str, Any]) -> list[int | None]:
-    return [shares[grader][verdict]["count"] for grader in ("ours", "math_verify") for verdict in ("wrong", "unknown")]
-
-
-def _row(name: str, n: int, counts: Sequence[int | None]) -> str:
-    cells = []
-    for count in counts:
-        if count is None or (interval := wilson(count, n)) is None:
-            cells.append("")
-            continue
-        low, high = (100 * end for end in interval)
-        cells.append(f"{count:,}: {100 * count / n:.1f}% [{low:.1f}, {high:.1f}]")
-    return f"| {name} | {n:,} | {' | '.join(cells)} |"
+        pairs, once = figures[truth]["pairs"], figures[truth]["answers"]
+        ours, theirs = pairs["ours"], pairs["math_verify"]
+        cells = (cell(ours["wrong"]), cell(ours["unknown"]), cell(theirs["wrong"]))
+        lines.append(f"| {truth} | {pairs['n']:,} pairs | {' | '.join(cells)} |")
+        cells = (cell(once["ours"]), "", cell(once["math_verify"]))
+        lines.append(f"| {truth}, in any pair | {once['ours']['n']} answers | {' | '.join(cells)} |")
+    return "\n".join(lines)

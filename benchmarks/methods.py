@@ -52,18 +52,25 @@ def run() -> dict[str, Any]:
         "base": _figures([results[BASE]]),
         "methods": {name: {**_figures(by_arm[name]), **_labels(by_arm[name])} for name in ARMS},
         "claims": {claim: _claim(by_arm, *comparison) for claim, comparison in CLAIMS.items()}
-        | {"SCRL's positive labels are more accurate than TTRL's majority": _label_claim(by_arm)},
+        | {
+            # Each labels with its own policy, so they are not paired by question.
+            "SCRL's positive labels are more accurate than TTRL's majority": {
+                **_over_pairs(_label_accuracies(by_arm["ttrl"]), _label_accuracies(by_arm["scrl"])),
+                "questions_ci95": None,
+            }
+        },
         "pushed": collapse.run(),
     }
 
 
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    return {name: _figure([outcome["held_out"][name] for outcome in outcomes]) for name in FIGURES}
-
-
-def _figure(by_seed: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The mean over questions of the mean over seeds, with an interval over questions, and the means by seed."""
-    return _estimate(mean(_over_seeds(by_seed)), [sum(values) / len(values) for values in by_seed])
+    """For each figure the mean over questions of the mean over seeds, with an interval over questions, and the means by
+    seed."""
+    by_name = {name: [outcome["held_out"][name] for outcome in outcomes] for name in FIGURES}
+    return {
+        name: _estimate(mean(_over_seeds(by_seed)), [sum(values) / len(values) for values in by_seed])
+        for name, by_seed in by_name.items()
+    }
 
 
 def _over_seeds(by_seed: Sequence[Sequence[float]]) -> list[float]:
@@ -115,13 +122,8 @@ def _labels(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _label_claim(by_arm: dict[str, list[Outcome]]) -> dict[str, Any]:
-    """The difference between the label accuracies of SCRL and TTRL over seeds. Each labels with its own policy, so they
-    are not paired by question."""
-    scrl, ttrl = (
-        [right / labelled for right, labelled, _ in map(_count_labels, by_arm[name])] for name in ("scrl", "ttrl")
-    )
-    return {**_over_pairs(ttrl, scrl), "questions_ci95": None}
+def _label_accuracies(outcomes: Sequence[Outcome]) -> list[float]:
+    return [right / labelled for right, labelled, _ in map(_count_labels, outcomes)]
 
 
 def tables(figures: dict[str, Any]) -> str:

@@ -22,12 +22,11 @@ def server_folder() -> Path | None:
     folders = [
         folder for root, pattern in _FOLDERS for folder in Path(root).glob(pattern) if (folder / "initdb").exists()
     ]
-    return max(folders, key=_version, default=None)
 
+    def version(folder: Path) -> float:
+        return float("".join(letter for letter in folder.parent.name if letter.isdigit() or letter == ".") or 0)
 
-def _version(folder: Path) -> float:
-    digits = "".join(letter for letter in folder.parent.name if letter.isdigit() or letter == ".")
-    return float(digits or 0)
+    return max(folders, key=version, default=None)
 
 
 @contextmanager
@@ -42,26 +41,18 @@ def temporary_postgresql(fsync: bool = False, shared_buffers: str = "128MB") -> 
         yield None
         return
     # PostgreSQL refuses to run as root. As root, give the folder and the processes to an unprivileged user.
-    user = _unprivileged_user() if os.geteuid() == 0 else None
+    user = None
+    if os.geteuid() == 0:
+        import pwd  # here, because not every system has it
+
+        user = "postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody"
     # The path of a socket may have only about 100 characters, and that of TMPDIR may be too long.
     folder = Path(tempfile.mkdtemp(prefix="coevo-pg-", dir="/tmp"))
     if user is not None:
         shutil.chown(folder, user)
     try:
-        _call(
-            user,
-            programs / "initdb",
-            "-D",
-            folder / "data",
-            "-U",
-            "coevo",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        )
+        initial = ("--username=coevo", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        _call(user, programs / "initdb", "-D", folder / "data", *initial)
         options = f"-k {folder} -c listen_addresses='' -c fsync={'on' if fsync else 'off'}"
         options += f" -c shared_buffers={shared_buffers}"
         _call(user, programs / "pg_ctl", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "start")
@@ -81,10 +72,3 @@ def _call(user: str | None, *command: str | Path) -> None:
         except subprocess.CalledProcessError as error:
             output.seek(0)
             raise RuntimeError(f"{Path(command[0]).name} failed:\n{output.read().decode()}") from error
-
-
-def _unprivileged_user() -> str:
-    import pwd
-
-    names = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in names else "nobody"

@@ -15,6 +15,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -72,10 +73,9 @@ class Load:
 
     timings: Sequence[Timing]
     seconds: float  # from the start of the measurement to the last answer
-    own_cpu: float  # processor seconds of the generator's own process
 
     def figures(self) -> dict[str, Any]:
-        """Requests per second, latencies by kind of request, failures, and the generator's share of one core."""
+        """Requests per second, latencies by kind of request, and failures."""
         kinds = {name: self.latency((name,)) for name in _SHARES}
         return {
             "requests": len(self.timings),
@@ -84,7 +84,6 @@ class Load:
             "every_route": self.latency(tuple(_SHARES)),
             "page_of_questions": self.latency(PAGES),
             "routes": {name: figures for name, figures in kinds.items() if figures},
-            "generator_cpu_share": round(self.own_cpu / self.seconds, 2),
         }
 
     def latency(self, kinds: Sequence[str]) -> dict[str, float] | None:
@@ -159,17 +158,15 @@ Due = tuple[float, str, str]  # when a request is due by the performance counter
 
 def measure(port: int, requests_due: Iterator[Due], key: str | None = None) -> Load:
     """Send each request when it is due, with the API's key if there is one, and wait for the last answer."""
-    start, cpu = time.perf_counter(), time.process_time()
-    timings = asyncio.run(_send_all(port, requests_due, key))
-    return Load(timings, time.perf_counter() - start, time.process_time() - cpu)
-
-
-async def _send_all(port: int, requests_due: Iterator[Due], key: str | None) -> list[Timing]:
-    """Run the readers, which share `requests_due`: a free reader takes the next request and waits until it is due."""
-    timings: list[Timing] = []
+    start, timings = time.perf_counter(), list[Timing]()
     headers = "Host: 127.0.0.1\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
-    await asyncio.gather(*(_reader(port, requests_due, headers, timings) for _ in range(READERS)))
-    return timings
+
+    async def all_readers() -> None:
+        """The readers share `requests_due`: a free reader takes the next request and waits until it is due."""
+        await asyncio.gather(*(_reader(port, requests_due, headers, timings) for _ in range(READERS)))
+
+    asyncio.run(all_readers())
+    return Load(timings, time.perf_counter() - start)
 
 
 async def _reader(port: int, requests_due: Iterator[Due], headers: str, timings: list[Timing]) -> None:
@@ -177,27 +174,17 @@ async def _reader(port: int, requests_due: Iterator[Due], headers: str, timings:
     for due, kind, path in requests_due:
         if (wait_s := due - time.perf_counter()) > 0:
             await asyncio.sleep(wait_s)
-        try:
+        status, closes = None, True
+        with suppress(OSError, asyncio.IncompleteReadError):  # a TimeoutError is an OSError
             async with asyncio.timeout(_PATIENCE_S):
-                status, closes = await _get(reader, writer, path, headers)
-        except (OSError, asyncio.IncompleteReadError):  # a TimeoutError is an OSError
-            status, closes = None, True
+                # The request is written by hand: an HTTP client would take too much of the two cores from the server.
+                writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = _LENGTH.search(head)
+                await reader.readexactly(int(length[1]) if length else 0)
+                status, closes = int(head[9:12]), b"\r\nconnection: close\r\n" in head.lower()
         timings.append(Timing(kind, time.perf_counter() - due, status))
         if closes:
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.close()
-
-
-async def _get(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, headers: str
-) -> tuple[int | None, bool]:
-    """Send a GET request. Returns the status, and whether the server closes the connection.
-
-    The request is written by hand, because an HTTP client would take too much of the two cores from the server.
-    """
-    writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = _LENGTH.search(head)
-    await reader.readexactly(int(length[1]) if length else 0)
-    return int(head[9:12]), b"\r\nconnection: close\r\n" in head.lower()

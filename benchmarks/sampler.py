@@ -64,14 +64,12 @@ def _compare(folder: Path, load: _Load) -> dict[str, Any]:
         Prompt(tuple(RZERO_SOLVER.messages(question)), 1000 * index, load.votes, sampling)
         for index, question in enumerate(questions)
     ]
-    _sample_with_engine(engine, prompts)  # warm up
-    rates = [
-        (
-            _rate(lambda: _sample_with_engine(engine, prompts)),
-            _rate(lambda: _sample_with_transformers(engine, prompts)),
-        )
-        for _ in range(load.rounds)
-    ]
+
+    def sample() -> int:
+        return sum(len(completion.tokens) for group in engine.generate(prompts) for completion in group)
+
+    sample()  # warm up
+    rates = [(rate(sample), rate(lambda: _sample_with_transformers(engine, prompts))) for _ in range(load.rounds)]
     engine_rate, library_rate = (statistics.median(column) for column in zip(*rates, strict=True))
     return {
         "ratio": round(statistics.median(ours / theirs for ours, theirs in rates), 2),
@@ -80,15 +78,10 @@ def _compare(folder: Path, load: _Load) -> dict[str, Any]:
     }
 
 
-def _rate(sample: Callable[[], int]) -> float:
+def rate(sample: Callable[[], int]) -> float:
     """Tokens per second."""
     start = time.perf_counter()
     return sample() / (time.perf_counter() - start)
-
-
-def _sample_with_engine(engine: TransformersEngine, prompts: Sequence[Prompt]) -> int:
-    """Sample with the embedded engine, and return the number of tokens."""
-    return sum(len(completion.tokens) for group in engine.generate(prompts) for completion in group)
 
 
 def _sample_with_transformers(engine: TransformersEngine, prompts: Sequence[Prompt]) -> int:

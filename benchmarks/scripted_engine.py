@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Any
 
 from aiohttp import web
 
 _TOKENS = 80
 _STEPS = "We take it step by step, as we were told, and write down whatever comes to mind on the way. " * 3
+
+
+_PAUSE = web.AppKey("pause", float)
 
 
 async def _models(request: web.Request) -> web.Response:
@@ -25,39 +27,25 @@ async def _models(request: web.Request) -> web.Response:
 async def _chat(request: web.Request) -> web.Response:
     body = await request.json()
     await asyncio.sleep(request.app[_PAUSE])
-    make_text = _question if body["model"] == "challenger" else _answer
-    choices = [_choice(index, make_text(body["seed"] + index)) for index in range(body["n"])]
+    choices = []
+    for index in range(body["n"]):
+        seed = body["seed"] + index
+        if body["model"] == "challenger":
+            a, b, c = seed % 997, seed // 997 % 991, seed // 988_027 % 983
+            stones = f"{a} red, {b} blue and {c} green stones"
+            text = f"<question>A box holds {stones}. How many are there?</question>\\boxed{{{a + b + c}}}"
+        else:
+            text = f"{_STEPS}So it is \\boxed{{{(seed * 2_654_435_761 >> 7) % 3}}}"
+        message = {"role": "assistant", "content": text}
+        of_tokens = {"completion_tokens": _TOKENS, "mean_entropy": 0.25, "entropy_error": 0.0}
+        choices.append({"index": index, "message": message, "finish_reason": "stop", **of_tokens})
     usage = {"completion_tokens": _TOKENS * len(choices)}
     return web.json_response(
         {"model": body["model"], "policy_version": body["policy_version"], "choices": choices, "usage": usage}
     )
 
 
-def _choice(index: int, text: str) -> dict[str, Any]:
-    return {
-        "index": index,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": "stop",
-        "completion_tokens": _TOKENS,
-        "mean_entropy": 0.25,
-        "entropy_error": 0.0,
-    }
-
-
-def _question(seed: int) -> str:
-    a, b, c = seed % 997, seed // 997 % 991, seed // 988_027 % 983
-    stones = f"{a} red, {b} blue and {c} green stones"
-    return f"<question>A box holds {stones}. How many are there?</question>\\boxed{{{a + b + c}}}"
-
-
-def _answer(seed: int) -> str:
-    return f"{_STEPS}So it is \\boxed{{{(seed * 2_654_435_761 >> 7) % 3}}}"
-
-
-_PAUSE = web.AppKey("pause", float)
-
-
-async def _serve(pause_s: float) -> None:
+async def main(pause_s: float) -> None:
     app = web.Application()
     app[_PAUSE] = pause_s
     app.add_routes([web.get("/{role}/v1/models", _models), web.post("/{role}/v1/chat/completions", _chat)])
@@ -70,4 +58,4 @@ async def _serve(pause_s: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1])))

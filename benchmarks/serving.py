@@ -14,11 +14,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sampler import rate
 from benchmarks.services import engines, larger_model, one_replica, own_ray, published
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
@@ -65,7 +64,9 @@ def _compare(
 ) -> dict[str, Any]:
     client, prompts = InferenceClient(services.endpoint("solver"), "solver"), prompts_of(size)
     command = [sys.executable, "-m", "benchmarks.serving_direct", engine, size, checkpoint.path]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR", **_environment(file)}
+    arguments = read_applications(file)["solver"]["args"]
+    of_engine: dict[str, str] = arguments.get("llm_configs", [{}])[0].get("runtime_env", {}).get("env_vars", {})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR", **of_engine}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as direct:
         serve_checkpoints(services, {"solver": checkpoint}, one_replica(home, file))  # while the process starts
 
@@ -74,7 +75,10 @@ def _compare(
             assert direct.stdout is not None
             direct.stdin.write("again\n")
             direct.stdin.flush()
-            return int(json.loads(_result_line(direct.stdout))["tokens"])
+            for line in direct.stdout:
+                if line.startswith('{"tokens"'):  # the engine may print other lines
+                    return int(json.loads(line)["tokens"])
+            raise RuntimeError("benchmarks.serving_direct ended before it printed its tokens; see its error output")
 
         def through_serve() -> int:
             return sum(reply.tokens for group in client.generate(prompts, checkpoint.id) for reply in group)
@@ -82,7 +86,7 @@ def _compare(
         tokens = {in_process(), through_serve()}  # this also warms both up
         if len(tokens) > 1:
             raise RuntimeError(f"{engine}, {size}: expected the same number of tokens from both, got {sorted(tokens)}")
-        rates = [(_rate(in_process), _rate(through_serve)) for _ in range(_ROUNDS)]
+        rates = [(rate(in_process), rate(through_serve)) for _ in range(_ROUNDS)]
         assert direct.stdin is not None
         assert direct.stdout is not None
         direct.stdin.close()
@@ -96,26 +100,3 @@ def _compare(
         "ratios": [round(ratio, 3) for ratio in ratios],
         "tokens": tokens.pop(),
     }
-
-
-def _environment(file: str) -> dict[str, str]:
-    """The environment variables that the Serve file sets for its engine."""
-    arguments = read_applications(file)["solver"]["args"]
-    variables: dict[str, str] = arguments.get("llm_configs", [{}])[0].get("runtime_env", {}).get("env_vars", {})
-    return variables
-
-
-def _result_line(lines: Any) -> str:
-    """The next line that serving_direct.py has printed; the engine may print other lines."""
-    for line in lines:
-        if line.startswith('{"tokens"'):
-            return str(line)
-    raise RuntimeError(
-        "benchmarks.serving_direct: the process ended before it printed its tokens; see its error output"
-    )
-
-
-def _rate(sample: Callable[[], int]) -> float:
-    """Tokens per second."""
-    start = time.perf_counter()
-    return sample() / (time.perf_counter() - start)

@@ -45,7 +45,11 @@ def run() -> dict[str, Any]:
 def _measure(home: Home, services: Services, file: str, temporary: Path) -> dict[str, Any]:
     serving = one_replica(home, file)
     first = published(home, MICRO_MODEL, f"{file}-a")
-    second = published(home, _write_other_model(temporary / file), f"{file}-b")
+    other = temporary / file  # a model that gives other answers: the tiny one with scaled weights
+    shutil.copytree(MICRO_MODEL, other)
+    tensors = {name: tensor * 0.97 for name, tensor in load_file(other / "model.safetensors").items()}
+    save_file(tensors, other / "model.safetensors", {"format": "pt"})
+    second = published(home, other, f"{file}-b")
     cold_starts = [_cold_start(services, serving, first) for _ in range(2)]
     client = InferenceClient(services.endpoint("solver"), "solver")
     expected = {}
@@ -65,14 +69,6 @@ def _measure(home: Home, services: Services, file: str, temporary: Path) -> dict
         "swaps": len(swaps),
         "lost": lost[:3],
     }
-
-
-def _write_other_model(folder: Path) -> Path:
-    """Write a model to `folder` that gives other answers: the tiny one with scaled weights."""
-    shutil.copytree(MICRO_MODEL, folder)
-    tensors = {name: tensor * 0.97 for name, tensor in load_file(folder / "model.safetensors").items()}
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    return folder
 
 
 def _cold_start(services: Services, serving: Serving, checkpoint: Checkpoint) -> float:

@@ -24,7 +24,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.demo_solver import base_checkpoint, train_here
 from core.grading.answers import extract_boxed
-from core.methods import Method
 from core.questions.voting import vote, vote_many
 from core.rollouts.strategies import DEGENERATE, skeleton_clusters
 from core.seeds import seed_for
@@ -86,7 +85,10 @@ def outcomes(arms: Mapping[tuple[str, int], Arm | None]) -> dict[tuple[str, int]
 def _load_or_train(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outcome:
     """The outcome of one training, which is read from `folder` if it is stored there."""
     name, seed = key
-    file = folder / f"{name}-{seed}-{_digest(arm)}.json"
+    # A hash of all settings with the method's defaults, so that a stored outcome is one of this arm.
+    parts = [] if arm is None else [parse_method(arm.method, arm.settings).model_dump(), repr(arm)]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
+    file = folder / f"{name}-{seed}-{digest}.json"
     if not file.exists():
         outcome = {"held_out": _held_out(_engine(_MICRO / "model"))} if arm is None else _train(arm, seed)
         temporary = file.with_suffix(".part")
@@ -96,12 +98,6 @@ def _load_or_train(folder: Path, key: tuple[str, int], arm: Arm | None) -> Outco
     return stored
 
 
-def _digest(arm: Arm | None) -> str:
-    """A hash of all settings of an arm, with its method's defaults, so that a stored outcome is one of this arm."""
-    parts = [] if arm is None else [parse_method(arm.method, arm.settings).model_dump(), repr(arm)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
-
-
 def _train(arm: Arm, seed: int) -> Outcome:
     torch.set_num_threads(1)
     disable_progress_bar()
@@ -109,7 +105,26 @@ def _train(arm: Arm, seed: int) -> Outcome:
     work_dir = Path(tempfile.mkdtemp(prefix="coevo-bench-"))
     metrics: list[Metrics] = []
     curve: list[tuple[int, float, float]] = []
-    job = _job(arm, method, seed, work_dir)
+    training = Training(
+        steps=arm.steps,
+        prompts_per_step=32,
+        rollouts_per_prompt=round(TRAINED / method.trained_share),
+        learning_rate=arm.learning_rate,
+        betas=(0.9, 0.99),  # as in deploy/runs/demo.toml, which says why
+        micro_batch=64,
+        checkpoint_every=arm.every or arm.steps,
+        sampling=_SAMPLING,
+    )
+    job = SolverJob(
+        key="bench",
+        run_seed=seed,
+        start=base_checkpoint(_MICRO / "model"),
+        training=training,
+        reward=method,
+        questions=_questions(arm, seed),
+        work_dir=work_dir,
+        guard=arm.guard,
+    )
 
     def report(figures: Metrics) -> None:
         previous_step = int(figures["step"]) - 1  # the trainer saves a step after it reports it
@@ -124,29 +139,6 @@ def _train(arm: Arm, seed: int) -> Outcome:
         curve.append((len(metrics), *_accuracies(final)))
     shutil.rmtree(work_dir)
     return {"held_out": held_out, "metrics": metrics, "curve": curve}
-
-
-def _job(arm: Arm, method: Method, seed: int, work_dir: Path) -> SolverJob:
-    training = Training(
-        steps=arm.steps,
-        prompts_per_step=32,
-        rollouts_per_prompt=round(TRAINED / method.trained_share),
-        learning_rate=arm.learning_rate,
-        betas=(0.9, 0.99),  # as in deploy/runs/demo.toml, which says why
-        micro_batch=64,
-        checkpoint_every=arm.every or arm.steps,
-        sampling=_SAMPLING,
-    )
-    return SolverJob(
-        key="bench",
-        run_seed=seed,
-        start=base_checkpoint(_MICRO / "model"),
-        training=training,
-        reward=method,
-        questions=_questions(arm, seed),
-        work_dir=work_dir,
-        guard=arm.guard,
-    )
 
 
 def _questions(arm: Arm, seed: int) -> tuple[TrainQuestion, ...]:
@@ -191,20 +183,14 @@ def _benchmark() -> list[_Item]:
     return [(row["id"], row["problem"], row["answer"]) for row in map(json.loads, lines)]
 
 
-def _validation() -> list[_Item]:
-    """Up to 300 questions that are not in the benchmark, for the choice of the best checkpoint."""
-    held_out = {text for _, text, _ in _benchmark()}
-    problems = [
-        problem for problem in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if problem.text not in held_out
-    ]
-    return [
-        (f"micro-validation/{index:04d}", problem.text, str(problem.answer)) for index, problem in enumerate(problems)
-    ]
-
-
 def _accuracies(engine: TransformersEngine) -> tuple[float, float]:
-    """pass@1 on the benchmark, and on the validation set."""
-    return _pass_at_1(engine, _benchmark()), _pass_at_1(engine, _validation())
+    """pass@1 on the benchmark, and on the validation set: up to 300 questions that are not in the benchmark, for the
+    choice of the best checkpoint."""
+    benchmark = _benchmark()
+    held_out = {text for _, text, _ in benchmark}
+    others = [p for p in make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL) if p.text not in held_out]
+    validation = [(f"micro-validation/{index:04d}", p.text, str(p.answer)) for index, p in enumerate(others)]
+    return _pass_at_1(engine, benchmark), _pass_at_1(engine, validation)
 
 
 def _pass_at_1(engine: TransformersEngine, benchmark: list[_Item]) -> float:

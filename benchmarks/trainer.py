@@ -89,7 +89,7 @@ def _ours(job: SolverJob) -> dict[str, Any]:
     with _timed(passes):
         train_here(job, report)
     seconds = [end - begin for begin, end in pairwise(ends)]
-    rollouts = job.training.prompts_per_step * _rollouts(job)
+    rollouts = job.training.prompts_per_step * job.rollouts
     tokens = [step["response_length"] * rollouts for step in metrics[1:]]
     parts = {
         "sampling": sum(step["sample_seconds"] for step in metrics[1:]),
@@ -101,10 +101,6 @@ def _ours(job: SolverJob) -> dict[str, Any]:
         "tokens_per_s": [count / step_seconds for count, step_seconds in zip(tokens, seconds, strict=True)],
         "shares": {part: part_seconds / sum(seconds) for part, part_seconds in parts.items()},
     }
-
-
-def _rollouts(job: SolverJob) -> int:
-    return job.training.rollouts_per_prompt or job.reward.rollouts
 
 
 @contextmanager
@@ -132,7 +128,7 @@ def _timed(passes: list[float]) -> Iterator[None]:
 def _trl(job: SolverJob) -> dict[str, Any]:
     trl: Any = import_module("trl")
     datasets: Any = import_module("datasets")
-    training, objective, size = job.training, job.reward, _rollouts(job)
+    training, objective, size = job.training, job.reward, job.rollouts
     rollouts, tokens = training.prompts_per_step * size, list[int]()
 
     def reward(completions: Any, truth: Any, completion_ids: Any, **_: Any) -> list[float]:

@@ -146,7 +146,10 @@ class TrainError(CoevoError):
     """Raised when a job cannot be trained, or fails before its end; the message names the job and the cause."""
 
 
-class Trainer(Protocol):
-    """Runs a job to its end or raises `TrainError`, and calls `progress(step, metrics)` once for each new step."""
+OnStep = Callable[[int, dict[str, float]], None]  # is called with the number of a step and its metrics
 
-    def train(self, job: TrainJob, progress: Callable[[int, dict[str, float]], None]) -> TrainResult: ...
+
+class Trainer(Protocol):
+    """Runs a job to its end or raises `TrainError`, and calls `progress` once for each new step."""
+
+    def train(self, job: TrainJob, progress: OnStep) -> TrainResult: ...

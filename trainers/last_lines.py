@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from core.redaction import without_secrets
@@ -31,13 +32,10 @@ def last_lines(file: Path) -> str:
             text = opened.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    shown = without_secrets("\n".join(map(_readable, text.splitlines())))
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        with suppress(KeyError, TypeError, ValueError):  # a line that is no JSON stays as it is
+            event = from_json(line)
+            lines[i] = f"{event['level']:<7} {event['message']}"
+    shown = without_secrets("\n".join(lines))
     return shown if len(shown) <= _CHARS else "[…]\n" + shown[-_CHARS:].partition("\n")[2]
-
-
-def _readable(line: str) -> str:
-    try:
-        event = from_json(line)
-        return f"{event['level']:<7} {event['message']}"
-    except (KeyError, TypeError, ValueError):
-        return line

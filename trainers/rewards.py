@@ -1,18 +1,17 @@
 """Scores the rollouts of a training step, for both trainers: texts in, scores and the step's figures out.
 
 EasyR1's reward function calls this module in EasyR1's own environment, so it imports nothing but `core`,
-`services.signals`, the inference client and `trainers.base`.
+`services.signals`, the inference client, `trainers.base` and `trainers.rollouts`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,19 +19,45 @@ from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
+from core.questions.parsing import parse_question
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
 from core.rollouts.strategies import DEGENERATE, count_strategies
 from core.seeds import seed_for
 from core.settings.serving import Signals
-from core.types import Group, PseudoLabel, Score, Scored, Spent
-from services.inference.client import InferenceClient, Reply, spent
+from core.types import Group, PseudoLabel, Scored, Spent
+from services.inference.client import Reply, spent
 from services.inference.engines.base import Prompt
 from services.signals import with_signals
 from trainers.base import SolverService, TrainQuestion
+from trainers.rollouts import Content, solver_contents
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Ask = Callable[[Sequence[Prompt]], list[list[Reply]]]  # asks the Solver; result[i][j] is the j-th sample for prompt i
 Figures = dict[str, float]
+
+
+class Share(Protocol):
+    """Divides work on items among a job's workers (`Ranks.map`), all of which get the results, in order."""
+
+    def __call__(self, items: Sequence[T], work: Callable[[list[T]], Sequence[R]]) -> list[R]: ...
+
+
+def alone(items: Sequence[T], work: Callable[[list[T]], Sequence[R]]) -> list[R]:
+    """The `Share` of a single worker."""
+    return list(work(list(items)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """The scores of a step's rollouts, one entry per prompt, and the step's figures."""
+
+    groups: list[Scored]
+    metrics: Figures
+    clusters: list[tuple[int, ...] | None] = field(default_factory=list)  # empty for a Challenger's step
+    contents: list[list[Content]] = field(default_factory=list)  # needed if the job stores rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +78,35 @@ def group_seed(run_seed: int, job: str, step: int, prompt: int) -> int:
     return seed_for(run_seed, job, step, "sets", prompt)
 
 
-def solver_scores(
-    prompts: Sequence[PromptRollouts], method: Method, signals: Signals, grader: Grader
-) -> list[tuple[Group, Scored]]:
-    """The group of each prompt's rollouts, and how the method scores it.
+def reward_solver(
+    prompts: Sequence[PromptRollouts], method: Method, signals: Signals, grader: Grader, share: Share = alone
+) -> Rewarded:
+    """Score the rollouts of a Solver's step with the job's method, and compute the step's figures.
 
     Raises `InferenceError` when a service that computes signals fails.
     """
-    answers = [[extract_boxed(text) for text in prompt.texts] for prompt in prompts]
-    groups = [
-        replace(group, question_id=prompt.question.question_id, seed=prompt.seed)
-        for group, prompt in zip(
-            make_groups(answers, [prompt.question.label for prompt in prompts], grader), prompts, strict=True
-        )
-    ]
-    if "mean_entropy" in method.needs:
-        entropies = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in prompts]
-        groups = [replace(group, mean_entropy=entropy) for group, entropy in zip(groups, entropies, strict=True)]
-    texts = [(prompt.question.text, prompt.texts) for prompt in prompts]
-    return [(group, method.score(group)) for group in with_signals(groups, texts, method, signals)]
+
+    def scores_of(own: list[PromptRollouts]) -> list[tuple[Group, Scored]]:
+        answers = [[extract_boxed(text) for text in prompt.texts] for prompt in own]
+        groups = [
+            replace(group, question_id=prompt.question.question_id, seed=prompt.seed)
+            for group, prompt in zip(
+                make_groups(answers, [prompt.question.label for prompt in own], grader), own, strict=True
+            )
+        ]
+        if "mean_entropy" in method.needs:
+            entropies = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in own]
+            groups = [replace(group, mean_entropy=entropy) for group, entropy in zip(groups, entropies, strict=True)]
+        texts = [(prompt.question.text, prompt.texts) for prompt in own]
+        with_all = [(group, method.score(group)) for group in with_signals(groups, texts, method, signals)]
+        # The embeddings are large and no longer needed, so they are dropped before the groups go to other workers.
+        return [(replace(group, embeddings=None), scored) for group, scored in with_all]
+
+    questions = [prompt.question for prompt in prompts]
+    scored = share(prompts, scores_of)
+    contents = [solver_contents(question, *group) for question, group in zip(questions, scored, strict=True)]
+    figures = solver_figures(questions, scored, method, grader)
+    return Rewarded([score for _, score in scored], figures, [group.clusters for group, _ in scored], contents)
 
 
 def solver_figures(
@@ -121,8 +156,8 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
     - `negative_label_accuracy`, n = `negatives_checked`: of a question's answers that the method treats as wrong
       (SCRL 3.3), the share that is wrong; a mean over the questions that have such answers.
 
-    A comparison that the grader cannot decide counts as a mistake of the method. The true answer of a question may be
-    its label too; it is right then, whatever the grader says of a text and itself (`core.grading.points`).
+    An undecided comparison counts as a mistake of the method, unless label and truth are one text: the grader does not
+    find every text equal to itself (`core.grading.points`).
     """
     with_truth = [
         (question, question.truth, score)
@@ -131,14 +166,15 @@ def _label_figures(questions: Sequence[TrainQuestion], scored: Sequence[Scored],
     ]
     positives = [(question, score.label, truth) for question, truth, score in with_truth if score.label is not None]
     negatives = [(question, answer, truth) for question, truth, score in with_truth for answer in score.negatives]
-    pairs = [(answer, truth) for _, answer, truth in [*positives, *negatives]]
-    verdicts = iter([comparison.verdict for comparison in grader.compare_many(pairs)])
+    of_labels = grader.compare_many([(label, truth) for _, label, truth in positives])
     labels_right = [
-        next(verdicts) == "equal" or label == truth == question.label for question, label, truth in positives
+        comparison.verdict == "equal" or label == truth == question.label
+        for (question, label, truth), comparison in zip(positives, of_labels, strict=True)
     ]
     negatives_right: dict[str, list[bool]] = {}  # by question
-    for question, *_ in negatives:
-        negatives_right.setdefault(question.question_id, []).append(next(verdicts) == "unequal")
+    of_negatives = grader.compare_many([(answer, truth) for _, answer, truth in negatives])
+    for (question, *_), comparison in zip(negatives, of_negatives, strict=True):
+        negatives_right.setdefault(question.question_id, []).append(comparison.verdict == "unequal")
     figures: Figures = {}
     if with_truth:
         figures |= {
@@ -212,70 +248,57 @@ def _count_questions(prompts: Sequence[tuple[TrainQuestion, Any, Any]]) -> int:
     return len({question.question_id for question, *_ in prompts})
 
 
-def solver_votes(
-    questions: Sequence[tuple[int, str]],
+def reward_challenger(
+    texts: Sequence[Sequence[str]],
     config: ChallengerReward,
     service: SolverService,
     seed: Callable[[int], int],
     ask: Ask,
     grader: Grader,
-) -> list[tuple[PseudoLabel, Spent]]:
-    """The Solver's vote on each well-formed question of a step (R-Zero 2.2), and the tokens that it took.
+    share: Share = alone,
+) -> Rewarded:
+    """The rewards of a Challenger's step and its figures: the Solver votes on each well-formed question (R-Zero 2.2).
 
-    `questions` holds pairs of (index in the step, text), and `seed` turns an index into the seed of that question's
-    samples.
+    `texts` are the rollouts of each prompt, equally many; the questions of all of them are one batch. `seed` turns the
+    index of a question in the step into the seed of the Solver's samples.
+
+    The figures are the share of malformed questions, and means of the reward's parts over the well-formed questions, if
+    there are any, with the tokens that their votes took.
     """
-    prompts = [
-        Prompt(tuple(service.template.messages(text)), seed(index), config.votes, service.sampling)
-        for index, text in questions
+    questions = [
+        parse_question(text, service.max_question_chars, config.format, control_tokens=service.control_tokens)
+        for group in texts
+        for text in group
     ]
-    groups = ask(prompts)
-    answers = [[extract_boxed(reply.text) for reply in group] for group in groups]
-    votes = vote_many(answers, grader, service.denominator)
-    return [(vote, spent([group])) for vote, group in zip(votes, groups, strict=True)]
+    well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
 
+    def votes_on(own: list[tuple[int, str]]) -> list[tuple[PseudoLabel, Spent]]:
+        prompts = [
+            Prompt(tuple(service.template.messages(question)), seed(index), config.votes, service.sampling)
+            for index, question in own
+        ]
+        replies = ask(prompts)
+        answers = [[extract_boxed(reply.text) for reply in group] for group in replies]
+        votes = vote_many(answers, grader, service.denominator)
+        return [(vote, spent([group])) for vote, group in zip(votes, replies, strict=True)]
 
-def make_ask(client: InferenceClient, checkpoint: str) -> Ask:
-    """A function that sends prompts to the Solver's service and accepts answers from `checkpoint` only."""
-
-    return partial(client.generate, checkpoint=checkpoint)
-
-
-def challenger_groups(
-    questions: Sequence[str | None],
-    solver_votes: Mapping[int, tuple[PseudoLabel, Spent]],
-    config: ChallengerReward,
-    size: int,
-) -> tuple[list[Scored], Figures]:
-    """The Challenger's rewards for a step's questions, in groups of `size` rollouts, and the step's figures.
-
-    `solver_votes` maps the index of each well-formed question to the Solver's vote on it.
-    """
-    votes = [solver_votes[index][0] if index in solver_votes else None for index in range(len(questions))]
-    total = sum((tokens for _, tokens in solver_votes.values()), Spent())
-    asked = {f"reward_{name}": float(amount) for name, amount in asdict(total).items() if total.requests}
+    asked = dict(zip((index for index, _ in well_formed), share(well_formed, votes_on), strict=True))
+    votes = [asked[index][0] if index in asked else None for index in range(len(questions))]
     scores = config.scores(questions, votes)
-    groups = [_scored(scores[start : start + size]) for start in range(0, len(scores), size)]
-    return groups, _challenger_figures(scores, votes) | asked
-
-
-def _scored(scores: Sequence[Score]) -> Scored:
-    return Scored(
-        None,
-        np.array([score.value for score in scores]),
-        rollout_parts=tuple(score.parts for score in scores),
-    )
-
-
-def _challenger_figures(scores: Sequence[Score], labels: Sequence[PseudoLabel | None]) -> Figures:
-    """The share of malformed questions, and means of the reward's parts over the well-formed questions, if any."""
-    well_formed = [(score, label) for score, label in zip(scores, labels, strict=True) if label is not None]
     figures = {"malformed_share": 1 - len(well_formed) / len(scores)}
-    if well_formed:
-        for part in ("uncertainty", "repetition", "p_hat"):
-            figures[part] = sum(score.parts[part] for score, _ in well_formed) / len(well_formed)
-        repeated = sum(score.parts["cluster_size"] > 1 for score, _ in well_formed)
-        figures["repeated_share"] = repeated / len(well_formed)
-        parsed, votes = sum(label.parsed for _, label in well_formed), sum(label.m for _, label in well_formed)
-        figures["unparsed_share"] = 1 - parsed / votes
-    return figures
+    if labels := [vote for vote in votes if vote is not None]:
+        parts = [scores[index].parts for index, _ in well_formed]
+        for name in ("uncertainty", "repetition", "p_hat"):
+            figures[name] = sum(part[name] for part in parts) / len(parts)
+        figures["repeated_share"] = sum(part["cluster_size"] > 1 for part in parts) / len(parts)
+        figures["unparsed_share"] = 1 - sum(label.parsed for label in labels) / sum(label.m for label in labels)
+    total = sum((tokens for _, tokens in asked.values()), Spent())
+    figures |= {f"reward_{name}": float(amount) for name, amount in asdict(total).items() if total.requests}
+    size = len(texts[0])
+    groups, contents = list[Scored](), list[list[Content]]()
+    for start in range(0, len(scores), size):
+        group = scores[start : start + size]
+        values = np.array([score.value for score in group])
+        groups.append(Scored(None, values, rollout_parts=tuple(score.parts for score in group)))
+        contents.append([Content(None, question) for question in questions[start : start + size]])
+    return Rewarded(groups, figures, contents=contents)

@@ -8,7 +8,7 @@ function calls this module in EasyR1's own environment, so it imports nothing bu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -87,37 +87,30 @@ def write_step(
     The other arguments have one entry per prompt of the step.
     """
     make_folder(folder)
-    lines = [
-        json.dumps({"text": sample.text, **asdict(rollout)}) + "\n"
-        for prompt in prompts
-        for rollout, sample in _rollouts_of(step, prompt, groups[prompt], contents[prompt], samples[prompt])
-    ]
+    lines = []
+    for prompt in prompts:
+        scored = groups[prompt]
+        parts: Sequence[dict[str, float]] = scored.rollout_parts or [{}] * len(samples[prompt])
+        for rollout, (content, sample) in enumerate(zip(contents[prompt], samples[prompt], strict=True)):
+            row = TrainingRollout(
+                step=step,
+                prompt=prompt,
+                rollout=rollout,
+                question_id=content.question_id,
+                question=content.question,
+                answer=content.answer,
+                label=scored.label,
+                agrees=content.agrees,
+                reward=float(scored.rewards[rollout]),
+                parts=scored.parts | parts[rollout],
+                advantage=sample.advantage,
+                tokens=sample.tokens,
+                finish_reason=sample.finish_reason,
+                mean_entropy=sample.mean_entropy,
+            )
+            lines.append(json.dumps({"text": sample.text, **asdict(row)}) + "\n")
     with replacing(folder / f"{step}.jsonl") as temporary:
         temporary.write_text("".join(lines), encoding="ascii")
-
-
-def _rollouts_of(
-    step: int, prompt: int, scored: Scored, contents: Sequence[Content], samples: Sequence[Sample]
-) -> Iterator[tuple[TrainingRollout, Sample]]:
-    parts: Sequence[dict[str, float]] = scored.rollout_parts or [{}] * len(samples)
-    for rollout, (content, sample) in enumerate(zip(contents, samples, strict=True)):
-        row = TrainingRollout(
-            step=step,
-            prompt=prompt,
-            rollout=rollout,
-            question_id=content.question_id,
-            question=content.question,
-            answer=content.answer,
-            label=scored.label,
-            agrees=content.agrees,
-            reward=float(scored.rewards[rollout]),
-            parts=scored.parts | parts[rollout],
-            advantage=sample.advantage,
-            tokens=sample.tokens,
-            finish_reason=sample.finish_reason,
-            mean_entropy=sample.mean_entropy,
-        )
-        yield row, sample
 
 
 def read_step(folder: Path, step: int) -> list[tuple[TrainingRollout, str]]:

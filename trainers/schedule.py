@@ -21,8 +21,10 @@ def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
     """
     count, overall_step = job.training.prompts_per_step, job.steps_before + step
     positions = range((overall_step - 1) * count, overall_step * count)
-    epochs = {position // len(job.questions) for position in positions}
-    shuffled = {epoch: _shuffled(job, epoch) for epoch in epochs}
+    shuffled = {}
+    for epoch in {position // len(job.questions) for position in positions}:
+        generator = random.Random(seed_for(job.run_seed, job.key, "epoch", epoch))
+        shuffled[epoch] = generator.sample(job.questions, len(job.questions))
     return [shuffled[position // len(job.questions)][position % len(job.questions)] for position in positions]
 
 
@@ -68,8 +70,3 @@ def schedule_factor(training: Training, done: int, steps: int) -> float:
         return 1.0
     progress = (done - warmup) / (steps - warmup)
     return (1 + math.cos(math.pi * progress)) / 2
-
-
-def _shuffled(job: SolverJob, epoch: int) -> list[TrainQuestion]:
-    generator = random.Random(seed_for(job.run_seed, job.key, "epoch", epoch))
-    return generator.sample(job.questions, len(job.questions))

@@ -16,7 +16,6 @@ def test_every_route_is_measured_and_no_request_fails() -> None:
     pages = [route["n"] for name, route in sqlite["routes"].items() if name.startswith("page")]
     assert 0 < sqlite["page_of_questions"]["n"] <= sum(pages)
     assert all(route["p50_ms"] <= route["p99_ms"] for route in sqlite["routes"].values())
-    assert min(sqlite["page_p99_ms_at_rates"]) == 250
     exports = sqlite["exports"]
     assert (exports["jsonl"]["rows"], exports["parquet"]["rows"]) == (2_100, 2_100)
     assert exports["jsonl"]["megabytes"] > exports["parquet"]["megabytes"] > 0
@@ -40,8 +39,7 @@ def test_figures_count_failed_requests_and_separate_the_routes() -> None:
         Timing("label accuracy", 0.004, 503),
         Timing("page by index", 0.01, 200),
     ]
-    figures = Load(answered, seconds=1.5, own_cpu=0.3).figures()
+    figures = Load(answered, seconds=1.5).figures()
     assert (figures["requests"], figures["requests_per_s"], figures["failed"]) == (3, 2.0, 1)
     assert figures["routes"]["label accuracy"] == {"n": 2, "p50_ms": 3.0, "p99_ms": 4.0}
     assert figures["page_of_questions"] == {"n": 1, "p50_ms": 10.0, "p99_ms": 10.0}
-    assert figures["generator_cpu_share"] == 0.2

@@ -16,4 +16,4 @@ def test_growth_is_from_the_warm_samples_to_the_last_ones() -> None:
 
 def test_failures_are_counted_by_request_and_status() -> None:
     timings = [Timing("/a", 0.1, 200), Timing("/a", 0.1, 503), Timing("/a", 0.1, 503), Timing("/b", 30.0, None)]
-    assert _failures(Load(timings, 30.0, 0.1)) == {"/a: 503": 2, "/b: no answer": 1}
+    assert _failures(Load(timings, 30.0)) == {"/a: 503": 2, "/b: no answer": 1}

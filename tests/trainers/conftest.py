@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 import ray
-import torch
-from local_tiny import answering_model, save_tiny
+from local_tiny import answering_model, one_thread, save_tiny
 from two_ranks import Pair, two_ranks
 
 
@@ -20,16 +19,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a model that a job can start from and improve."""
-    return save_tiny(tmp_path_factory.mktemp("model"), answering_model())
+    with one_thread():
+        return save_tiny(tmp_path_factory.mktemp("model"), answering_model())
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Tiny models are faster with one thread, and their last digits do not depend on the machine's cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ SETTINGS = EasyR1Settings(python=sys.executable, source=str(FAKE), gpus_per_node
 
 
 def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
-    job = tiny_job(work, prompts_per_step=4, checkpoint_every=2, **training)
-    return replace(job, start=replace(job.start, path=str(start)))
+    return tiny_job(work, start, prompts_per_step=4, checkpoint_every=2, **training)
 
 
 def misbehaving(job: TrainJob, words: str) -> TrainJob:

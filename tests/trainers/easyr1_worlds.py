@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,21 @@ def _common_settings(work: Path, changes: dict[str, Any]) -> dict[str, Any]:
 def votes(_: int, body: dict[str, Any]) -> tuple[int, Any]:
     """The reply of a Solver that is surer of some questions than of others."""
     sure = 1 + zlib.crc32(body["messages"][-1]["content"].encode()) % body["n"]
+    return reply(body, [str(0 if i < sure else i) for i in range(body["n"])])
+
+
+def reply(body: dict[str, Any], answers: Sequence[str]) -> tuple[int, Any]:
+    """The reply of a service with these answers, each of three tokens."""
     choices = [
         {
             "index": i,
-            "message": {"role": "assistant", "content": rf"\boxed{{{0 if i < sure else i}}}"},
+            "message": {"role": "assistant", "content": rf"\boxed{{{answer}}}"},
             "finish_reason": "stop",
             "completion_tokens": 3,
             "mean_entropy": 0.1,
             "entropy_error": 0.0,
         }
-        for i in range(body["n"])
+        for i, answer in enumerate(answers)
     ]
     usage = {"prompt_tokens": 1, "completion_tokens": 3 * len(choices), "total_tokens": 1 + 3 * len(choices)}
     same = {name: body[name] for name in ("model", "policy_version")}

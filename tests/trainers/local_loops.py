@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from local_tiny import tiny_job
 
 from core.types import Scored
 from trainers.base import TrainJob
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Completions, Rewarded
+from trainers.local.rewards import Completions
 from trainers.local.state import Metrics
+from trainers.rewards import Rewarded
 
 WARMED: dict[str, Any] = {"schedule": "cosine", "warmup_steps": 1}  # the shares of four steps: 0, 1, 3/4, 1/4
-
-
-def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
-    job = tiny_job(work, **training)
-    return replace(job, start=replace(job.start, path=str(start)))
 
 
 def reward_sevens(step: int, completions: Completions) -> Rewarded:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ PAD, END = "<pad>", "<end>"
 WORDS = [PAD, END, "<other>", *"0123456789", "\\boxed{", "}", *"abcdefghijklmnopqrstuvwxyz"]
 VOCABULARY = len(WORDS)
 TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tiny models are faster with one thread, and their last digits do not depend on the machine's cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -98,14 +108,14 @@ def tiny_training(**changes: Any) -> Training:
     return Training(**{**values, **changes})
 
 
-def tiny_job(work: Path, **changes: Any) -> SolverJob:
-    """A Solver's job on five questions, in the folder `work/job`, that starts from the model in `work/start`."""
+def tiny_job(work: Path, start: Path | None = None, **changes: Any) -> SolverJob:
+    """A Solver's job on five questions, in the folder `work/job`, that starts from `start`, by default `work/start`."""
     reward = changes.pop("reward", RZero())
     questions = tuple(TrainQuestion(f"t/1/{i:06d}", text, str(i)) for i, text in enumerate(["a", "bc", "d", "ee", "f"]))
     return SolverJob(
         key="t/1/train_solver",
         run_seed=7,
-        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
+        start=Checkpoint("t/base/0", "t", "base", 0, 0, str(start or work / "start"), "0" * 64, None),
         training=tiny_training(**changes),
         reward=reward,
         questions=questions,

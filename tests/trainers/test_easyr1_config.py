@@ -36,6 +36,20 @@ def test_a_question_with_the_model_s_control_token_is_refused(tmp_path: Path) ->
         render_tree(replace(job, questions=tuple(questions)))
 
 
+@pytest.mark.parametrize(
+    ("method", "gpus", "setting"),
+    [("scrl", 1, "solver.reward.type"), ("rzero", 3, "trainer.gpus_per_node")],
+)
+def test_a_job_that_easyr1_cannot_follow_is_refused_before_a_file_is_written(
+    tmp_path: Path, method: str, gpus: int, setting: str
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
+    job = solver_job(tmp_path / "job", method, {})
+    with pytest.raises(TrainError, match=setting):
+        render(job, ONE.model_copy(update={"gpus_per_node": gpus}), tokenizer, job.work_dir)
+    assert not job.work_dir.exists()
+
+
 @pytest.mark.parametrize("tokens", [64, 12_288])
 def test_vllm_s_batch_has_room_for_a_prompt_and_its_longest_answer(tmp_path: Path, tokens: int) -> None:
     """Without it vllm_rollout_spmd.py would refuse, after the GPUs are reserved; 12,288 is EVOL-RL's number."""

@@ -34,7 +34,7 @@ from storage.checkpoints import manifest
 from trainers.base import TrainError
 from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
-from trainers.easyr1.fit import refuse_unfit
+from trainers.easyr1.fit import unfit
 from trainers.easyr1.reward_shim import compute_score
 from trainers.easyr1.start_model import readable_start
 from trainers.schedule import learning_rate_at, questions_at
@@ -166,11 +166,8 @@ def presets_that_fit() -> list[tuple[str, str]]:
     fitting = []
     for path in sorted(PRESETS.glob("*.toml")):
         config = load_config(path)
-        try:
-            refuse_unfit("solver", config.solver.training, config.solver.reward)
-        except TrainError:
-            continue
-        fitting += [(path.stem, planned.table) for planned in config.trainings]
+        if not [*unfit("solver", config.solver.training, config.solver.reward)]:
+            fitting += [(path.stem, planned.table) for planned in config.trainings]
     return fitting
 
 
@@ -259,6 +256,6 @@ def test_easyr1_s_merger_makes_a_model_of_two_shards(tmp_path: Path) -> None:
     assert all(torch.equal(merged[name].float(), expected[name].bfloat16().float()) for name in expected)
     assert "tokenizer.json" in manifest(tmp_path / "final")
     (actor / "model_world_size_2_rank_1.pt").unlink()
-    with pytest.raises(TrainError, match="expected one shard for each of 2 GPUs, the shard of rank 1 is missing"):
+    with pytest.raises(TrainError, match="rank 1"):
         merge(tmp_path / "checkpoints", 4, start, settings, tmp_path / "again")
     assert not (tmp_path / "again").exists()

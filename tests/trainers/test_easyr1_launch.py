@@ -62,7 +62,7 @@ def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path
     wait_until_free(job)
     again = EasyR1Trainer(SETTINGS).train(job, lambda *_: pytest.fail("a finished job does nothing"))
     assert again == result
-    with pytest.raises(TrainError, match="belongs to another job"):
+    with pytest.raises(TrainError, match="another job"):
         EasyR1Trainer(SETTINGS).train(job_in(tmp_path, start, steps=5), lambda *_: None)
 
 
@@ -72,7 +72,7 @@ def test_a_failed_training_goes_on_from_its_checkpoint(
 ) -> None:
     """The training fails while it writes a checkpoint: EasyR1 removes old ones before it writes, except the first."""
     job, reported_steps = misbehaving(job_in(tmp_path, start, steps=8), "fail_while_saving=8"), []
-    with pytest.raises(TrainError, match=r"EasyR1 failed \(exit status 1\); the log has its last lines$"):
+    with pytest.raises(TrainError, match="exit status 1"):
         EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda step, _: reported_steps.append(step))
     [last_lines] = [record.getMessage() for record in caplog.records if record.name == "trainers.last_lines"]
     assert last_lines.startswith("the last lines of easyr1.log:\n")
@@ -141,27 +141,24 @@ def test_the_guard_ends_a_training_at_the_step_of_its_alarm(tmp_path: Path, star
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "named"),
     [
-        ({"source": "nowhere"}, "trainer.source: expected a checkout of EasyR1, there is no nowhere/verl"),
-        (
-            {"source": "changed"},
-            "because coevo corrects the seeds of its rollouts .* vLLMRollout.__init__ in .* has no sampling_p",
-        ),
-        ({"gpus_per_node": 4}, "trainer.gpus_per_node: expected at most 2, the GPUs of Ray's largest machine, got 4"),
-        ({"nodes": 2}, "trainer.nodes: expected at most 1, the number of Ray's machines with 2 GPUs, got 2"),
+        ({"source": "nowhere"}, "trainer.source: .*nowhere/verl"),
+        ({"source": "changed"}, "trainer.source: .*vLLMRollout.__init__ .*sampling_params"),
+        ({"gpus_per_node": 4}, "trainer.gpus_per_node: "),
+        ({"nodes": 2}, "trainer.nodes: "),
     ],
 )
 @pytest.mark.usefixtures("_ray")
 def test_a_job_that_cannot_start_is_refused_at_once(
-    tmp_path: Path, start: Path, changes: dict[str, Any], complaint: str
+    tmp_path: Path, start: Path, changes: dict[str, Any], named: str
 ) -> None:
     if changes.get("source") == "changed":  # an EasyR1 whose rollouts' seeds cannot be corrected
         changes = {"source": str(tmp_path / "changed")}
         shutil.copytree(FAKE, tmp_path / "changed")
         rollout = tmp_path / "changed" / "verl/workers/rollout/vllm_rollout_spmd.py"
         rollout.write_text(rollout.read_text().replace("sampling_params", "parameters"))
-    with pytest.raises(TrainError, match=complaint):
+    with pytest.raises(TrainError, match=named):
         EasyR1Trainer(SETTINGS.model_copy(update=changes)).train(job_in(tmp_path, start), lambda *_: None)
 
 
@@ -189,8 +186,8 @@ def test_an_easyr1_that_hangs_is_killed_and_goes_on_once(
         assert trainer.train(job, lambda step, _: steps.append(step)).step == 4
         assert steps == [1, 2, 3, 4]
     else:
-        with pytest.raises(TrainError, match=r"no step came from EasyR1 for 7200 s, and it was killed; the log has"):
+        with pytest.raises(TrainError, match="7200 s"):
             trainer.train(job, lambda step, _: steps.append(step))
         assert steps == [1, 2]
-    assert "and it was killed; the log has its last lines; EasyR1 starts again" in caplog.text
+    assert "7200 s" in caplog.text
     wait_until_free(job)

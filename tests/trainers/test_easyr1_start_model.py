@@ -4,6 +4,7 @@ installed, test_easyr1_contract.py reads it with transformers 4 itself."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,21 +52,21 @@ def test_rope_parameters_other_than_theta_become_rope_scaling(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "complaint"),
+    ("file", "change", "setting"),
     [
         (
             "config.json",
             {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e6}}},
-            "rope_parameters: expected one rope_theta for all layers.* got full_attention, sliding_attention",
+            "rope_parameters",
         ),
-        ("tokenizer_config.json", {"tokenizer_class": "SentencePieceBackend"}, "tokenizer_class: .* got Sentence"),
+        ("tokenizer_config.json", {"tokenizer_class": "SentencePieceBackend"}, "tokenizer_class"),
     ],
 )
 def test_a_model_that_transformers_4_cannot_express_is_refused(
-    tmp_path: Path, file: str, change: dict[str, Any], complaint: str
+    tmp_path: Path, file: str, change: dict[str, Any], setting: str
 ) -> None:
     start = save_tiny(tmp_path / "model", tiny_model())
     change_json(start, file, **change)
-    with pytest.raises(TrainError, match=complaint):
+    with pytest.raises(TrainError, match=f"{re.escape(str(start / file))}: {setting}: "):
         readable_start(start, tmp_path / "start")
     assert not (tmp_path / "start").exists()

@@ -38,8 +38,9 @@ from trainers.easyr1.config import render
 from trainers.easyr1.corrections import KL
 from trainers.local.loop import _Learner, _update
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Rewarded, make_reward
+from trainers.local.rewards import make_reward
 from trainers.local.update import Row, make_optimiser
+from trainers.rewards import Rewarded
 from trainers.schedule import rollouts_at
 
 SOURCE = os.environ.get("COEVO_EASYR1_SOURCE")

@@ -34,9 +34,8 @@ STEP_S = LocalSettings().progress_timeout / 8
 
 def job_in(work: Path, start: Path, service: Service) -> TrainJob:
     """A job of two workers, each of which asks the service for embeddings in each step."""
-    job = tiny_job(work, learning_rate=1e-3, workers=2)
-    job = replace(job, start=replace(job.start, path=str(start)))
-    return replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+    job = tiny_job(work, start, learning_rate=1e-3, workers=2, reward=EvolRl(trained_share=1.0))
+    return replace(job, signals=Signals(embedder=service))
 
 
 class Stopping:
@@ -84,7 +83,7 @@ def test_a_training_that_hangs_is_killed_and_goes_on_to_the_same_result(
         broken = LocalTrainer().train(job_in(tmp_path, start, service), lambda step, _: steps.append(step))
     assert len(stopping.stopped) == 1
     wait_until(lambda: status_of(stopping.stopped[0]) is None, "the stopped worker to have ended")
-    assert "nothing came from the training for 7200 s, so its workers are killed" in caplog.text
+    assert "7200 s" in caplog.text
     assert steps == [1, 2, 3, 4]
     assert without_timings(broken.metrics) == without_timings(unbroken.metrics)
     for file in ("final/model.safetensors", "step_4/optimizer.safetensors"):
@@ -99,7 +98,7 @@ def test_a_training_that_hangs_again_ends_with_an_error(
     clock_that_runs_while(stopping.hangs, monkeypatch, STEP_S)
     with (
         fake_service(stopping) as (service, _),
-        pytest.raises(TrainError, match=r"nothing came from the workers for 7200 s, 2 times, and they were killed: "),
+        pytest.raises(TrainError, match="7200 s, 2 times"),
     ):
         LocalTrainer().train(job_in(tmp_path, start, service), lambda *_: None)
     assert len(stopping.stopped) == 2
@@ -156,7 +155,7 @@ def test_a_training_in_the_caller_s_process_is_not_killed_but_reported(
     for _ in range(20):
         clock.seconds += STEP_S
         watchdog.look()
-    assert "cannot be killed, because trainer.own_processes is false" in caplog.text
+    assert "trainer.own_processes" in caplog.text
     assert watchdog.cause == ""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_loops import job_in, run
-from local_tiny import save_tiny
+from local_loops import run
+from local_tiny import save_tiny, tiny_job
 from tiny_architectures import NOT_MADE, REFUSED, tiny
 from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as ARCHITECTURES
@@ -69,14 +69,14 @@ def test_every_architecture_is_trained_by_its_own_probabilities_or_refused(model
 
 def test_a_job_of_an_architecture_that_scales_its_logits_is_trained(tmp_path: Path) -> None:
     steps: list[dict[str, float]] = []
-    run(job_in(tmp_path, save_tiny(tmp_path / "start", tiny("granite"))), steps.append)
+    run(tiny_job(tmp_path, save_tiny(tmp_path / "start", tiny("granite"))), steps.append)
     assert [step["step"] for step in steps] == [1, 2, 3, 4]
     assert max(step["sampler_gap_max"] for step in steps) < 1e-4
 
 
 def test_a_job_of_an_architecture_that_is_not_supported_ends_before_its_first_step(tmp_path: Path) -> None:
     """Falcon Mamba's configuration has no length of a context."""
-    job = job_in(tmp_path, save_tiny(tmp_path / "start", tiny("falcon_mamba")))
+    job = tiny_job(tmp_path, save_tiny(tmp_path / "start", tiny("falcon_mamba")))
     steps: list[object] = []
     with pytest.raises(TrainError, match="FalconMambaForCausalLM"):
         run(job, steps.append)

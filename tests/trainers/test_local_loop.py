@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_loops import job_in, reward_sevens, run
-from local_tiny import answering_model, save_tiny, tiny_tokenizer
+from local_loops import reward_sevens, run
+from local_tiny import answering_model, save_tiny, tiny_job, tiny_tokenizer
 
 from core.methods.poly_epo import PassAtN
 from core.methods.srt import Srt
@@ -20,16 +20,15 @@ from trainers.base import SolverJob, TrainError, TrainJob
 from trainers.local.checkpoints import save_step
 from trainers.local.loop import train
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Completions, Reward, Rewarded
+from trainers.local.rewards import Completions, Reward
 from trainers.local.state import Metrics, State, fingerprint, newest_step
 from trainers.local.update import make_optimiser
-
-pytestmark = pytest.mark.usefixtures("one_thread")
+from trainers.rewards import Rewarded
 
 
 def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start: Path) -> None:
     """A training of which nothing is seen for long is killed, and a single step may take hours."""
-    job, beats = job_in(tmp_path, start, steps=1), list[str]()
+    job, beats = tiny_job(tmp_path, start, steps=1), list[str]()
 
     def reward(step: int, completions: Completions) -> Rewarded:
         beats.append("reward")
@@ -46,7 +45,7 @@ def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start
 
 
 def test_the_loop_learns_which_digit_is_rewarded(tmp_path: Path, start: Path) -> None:
-    job = job_in(
+    job = tiny_job(
         tmp_path,
         start,
         steps=24,
@@ -93,7 +92,7 @@ def train_one_step(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Me
 def test_only_the_trained_share_is_learned_from(tmp_path: Path, start: Path) -> None:
     """Of four rollouts the first two are trained on: the rewards of the others do not change the weights."""
     settings = {"steps": 1, "weight_decay": 0.0, "reward": Ttrl(kl_coefficient=0.0)}
-    first, second = (job_in(tmp_path / name, start, **settings) for name in ("first", "second"))
+    first, second = (tiny_job(tmp_path / name, start, **settings) for name in ("first", "second"))
     assert train_one_step(first, start, reward_members(slice(0, 1)))[0]
     changed, metrics = train_one_step(second, start, reward_members(slice(2, 3)))
     assert not changed
@@ -101,7 +100,7 @@ def test_only_the_trained_share_is_learned_from(tmp_path: Path, start: Path) -> 
 
 
 def test_a_dropped_prompt_does_not_change_the_weights(tmp_path: Path, start: Path) -> None:
-    job = job_in(tmp_path, start, steps=1, reward=Ttrl(kl_coefficient=1.0))
+    job = tiny_job(tmp_path, start, steps=1, reward=Ttrl(kl_coefficient=1.0))
     changed, metrics = train_one_step(job, start, reward_members(slice(0, 1), learn=False))
     assert not changed
     assert metrics["dropped_share"] == 1
@@ -110,7 +109,7 @@ def test_a_dropped_prompt_does_not_change_the_weights(tmp_path: Path, start: Pat
 
 def test_a_set_objective_changes_the_weights(tmp_path: Path, start: Path) -> None:
     settings = {"steps": 1, "weight_decay": 0.0, "reward": PassAtN(set_size=2)}
-    one_right, all_right = (job_in(tmp_path / name, start, **settings) for name in ("some", "all"))
+    one_right, all_right = (tiny_job(tmp_path / name, start, **settings) for name in ("some", "all"))
     assert train_one_step(one_right, start, reward_members(slice(0, 1)))[0]
     assert not train_one_step(all_right, start, reward_members(slice(0, 4)))[0]  # every set has a right rollout
 
@@ -130,7 +129,7 @@ def test_a_kl_in_the_reward_changes_the_weights_where_all_other_rewards_are_equa
     tmp_path: Path, start: Path, coefficient: float
 ) -> None:
     """test_grpo_loss.py tests the size of this KL."""
-    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=coefficient))
+    job = tiny_job(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=coefficient))
     changed, metrics = train_one_step(job, save_step_away_from_reference(job), reward_members(slice(0, 0)))
     assert metrics["kl"] > 0.01
     assert changed == (coefficient > 0)
@@ -138,7 +137,7 @@ def test_a_kl_in_the_reward_changes_the_weights_where_all_other_rewards_are_equa
 
 
 def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Path, start: Path) -> None:
-    job = job_in(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=0.5))
+    job = tiny_job(tmp_path, start, steps=2, weight_decay=0.0, reward=Srt(kl_coefficient=0.5))
 
     def all_but_the_first(step: int, completions: Completions) -> Rewarded:
         return Rewarded([Scored("7", np.zeros(len(group)), i > 0) for i, group in enumerate(completions)], {})
@@ -163,7 +162,7 @@ SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]
 
 def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
     guard = Guard(window=1, actions={"one_answer": "stop"}, one_answer_share=0.5)
-    job = replace(job_in(tmp_path, start, steps=6), guard=guard)
+    job = replace(tiny_job(tmp_path, start, steps=6), guard=guard)
     reported: list[Metrics] = []
 
     def train_on(job: SolverJob) -> None:
@@ -180,14 +179,14 @@ def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Pa
     train_on(job)
     assert len(reported) == 3  # the job does not go on when it is resumed
 
-    warned = replace(job_in(tmp_path / "warned", start, steps=6), guard=Guard(window=1, one_answer_share=0.5))
+    warned = replace(tiny_job(tmp_path / "warned", start, steps=6), guard=Guard(window=1, one_answer_share=0.5))
     train_on(warned)
     assert [step["step"] for step in reported[3:]] == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_reference_can_be_another_model_than_the_start(tmp_path: Path, start: Path) -> None:
     other = save_tiny(tmp_path / "other", answering_model(steps=20))
-    job = job_in(tmp_path, start, steps=1)
+    job = tiny_job(tmp_path, start, steps=1)
     _, own = train_one_step(job, start, reward_members(slice(0, 1)))
     apart = replace(job, work_dir=tmp_path / "apart", reference=replace(job.start, path=str(other)))
     _, far = train_one_step(apart, start, reward_members(slice(0, 1)))
@@ -200,4 +199,4 @@ def test_a_gap_between_sampler_and_trainer_ends_the_job(
 ) -> None:
     monkeypatch.setattr("trainers.local.loop.LARGEST_SAMPLER_GAP", 0.0)  # so that rounding is too much
     with pytest.raises(TrainError, match="sampler"):
-        run(job_in(tmp_path, start))
+        run(tiny_job(tmp_path, start))

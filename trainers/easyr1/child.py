@@ -30,17 +30,17 @@ def main(log: str, command: list[str]) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
     with open(log, "ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def end_with_parent() -> None:
+        """Wait until standard input closes, and then end the command."""
+        while sys.stdin.buffer.read(1):
+            pass
+        _end_descendants()
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     exit_status = process.wait()
     _end_descendants()  # those that outlived the command
     print(exit_status, flush=True)
-
-
-def _end_with_parent() -> None:
-    """Wait until standard input closes, and then end the command."""
-    while sys.stdin.buffer.read(1):
-        pass
-    _end_descendants()
 
 
 def _end_descendants() -> None:

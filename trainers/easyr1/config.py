@@ -15,12 +15,13 @@ from typing import Any
 
 import yaml
 
+from core.methods import Method
 from core.seeds import seed_for
 from core.settings.trainers import EasyR1Settings
-from trainers.base import SOLVER_SERVICE, ChallengerJob, SolverJob, TrainJob
+from trainers.base import SOLVER_SERVICE, ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.easyr1 import reward_shim
 from trainers.easyr1.dataset import CHAT_TEMPLATE, write_dataset
-from trainers.easyr1.fit import refuse_layout, refuse_unfit
+from trainers.easyr1.fit import uneven, unfit
 from trainers.easyr1.start_model import readable_start
 from trainers.rollouts import folder_in
 
@@ -44,24 +45,19 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     """
     own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
     continued = job.rounds is not None and job.rounds.steps > job.training.steps
-    refuse_unfit(job.role, job.training, job.reward, own_reference=own_reference, continued=continued)
-    refuse_layout(job.training, job.rollouts, settings)
+    if faults := [*unfit(job.role, job.training, job.reward, own_reference=own_reference, continued=continued)]:
+        kind = f"{job.role}.reward {job.reward.type}" if isinstance(job.reward, Method) else f"{job.role}.reward"
+        listed = "".join(f"\n  {fault}" for fault in faults)
+        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")
+    if faults := [*uneven(job.training, job.rollouts, settings)]:
+        raise TrainError("\n".join(map(str, faults)))
     folder = folder.resolve()
     start = readable_start(Path(job.start.path).resolve(), folder / _START)
     job = replace(job, start=replace(job.start, path=str(start)))
     folder.mkdir(parents=True, exist_ok=True)
     longest = write_dataset(job, tokenizer, folder)
     (folder / _TEMPLATE).write_text(CHAT_TEMPLATE, encoding="utf-8")
-    (folder / _JOB).write_text(json.dumps(_reward_job(job), indent=1), encoding="utf-8")
-    shutil.copyfile(reward_shim.__file__, folder / _SHIM)
-    path = folder / CONFIG
-    path.write_text(yaml.safe_dump(configuration(job, settings, folder, longest), sort_keys=False), encoding="utf-8")
-    return path
-
-
-def _reward_job(job: TrainJob) -> dict[str, Any]:
-    """The contents of the job file, which the reward shim reads (`reward_shim.RewardJob`)."""
-    return {
+    reward_job = {  # what the reward shim reads (`reward_shim.RewardJob`)
         "role": job.role,
         "key": job.key,
         "run_seed": job.run_seed,
@@ -73,26 +69,54 @@ def _reward_job(job: TrainJob) -> dict[str, Any]:
         "stored_prompts": job.stored_prompts,
         "rollouts_folder": str(folder_in(job.work_dir)),
         "reward": job.reward.model_dump(mode="json"),
-        **_reward_services(job),
     }
-
-
-def _reward_services(job: TrainJob) -> dict[str, Any]:
-    """The services that the reward calls: the Solver's for the Challenger, those of the signals for the Solver."""
     if isinstance(job, ChallengerJob):
-        return {"solver": SOLVER_SERVICE.dump_python(job.solver, mode="json")}
-    return {"signals": job.signals.model_dump(mode="json")} if isinstance(job, SolverJob) else {}
+        reward_job["solver"] = SOLVER_SERVICE.dump_python(job.solver, mode="json")
+    elif isinstance(job, SolverJob):
+        reward_job["signals"] = job.signals.model_dump(mode="json")
+    (folder / _JOB).write_text(json.dumps(reward_job, indent=1), encoding="utf-8")
+    shutil.copyfile(reward_shim.__file__, folder / _SHIM)
+    path = folder / CONFIG
+    path.write_text(yaml.safe_dump(configuration(job, settings, folder, longest), sort_keys=False), encoding="utf-8")
+    return path
 
 
 def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest_prompt: int) -> dict[str, Any]:
     """EasyR1's configuration as nested dictionaries; `longest_prompt` is in tokens."""
     return {
-        "data": _data(job, folder, longest_prompt),
-        "algorithm": _algorithm(job),
+        "data": {
+            "train_files": str(folder / "train.parquet"),
+            "val_files": str(folder / "validation.parquet"),
+            "prompt_key": "prompt",
+            "answer_key": "ground_truth",
+            "override_chat_template": str(folder / _TEMPLATE),
+            "max_prompt_length": longest_prompt,
+            "max_response_length": job.training.sampling.max_tokens,
+            "rollout_batch_size": job.training.prompts_per_step,
+            "val_batch_size": 1,
+            "shuffle": False,  # write_dataset puts the rows in the order of the steps
+            "seed": job.run_seed % 2**31,
+            # No prompt is too long, and removing one would shift the prompts of all later steps.
+            "filter_overlong_prompts": False,
+        },
+        "algorithm": {
+            "adv_estimator": "rloo",  # passes the reward shim's advantages on unchanged: see fit.py
+            "disable_kl": False,  # the KL is measured even if its coefficient is 0
+            "use_kl_loss": job.reward.kl_in == "loss",
+            "kl_penalty": "low_var_kl",  # k3
+            "kl_coef": job.reward.kl_coefficient,
+            "online_filtering": False,
+        },
         "worker": {
             "actor": _actor(job, settings),
             "rollout": _rollout(job, settings, longest_prompt),
-            "ref": _reference(settings),
+            # The reference's parameters are kept in float32 like the policy's. EasyR1's default is bfloat16, which also
+            # rounds the rotary frequencies: the KL would start above 0 and grow with the length of an answer. Both
+            # models compute in bfloat16.
+            "ref": {
+                "fsdp": {"enable_full_shard": True, "torch_dtype": "fp32"},
+                "offload": {"offload_params": settings.offload},
+            },
             "reward": {
                 "reward_function": f"{folder / _SHIM}:compute_score",
                 "reward_function_kwargs": {"job": str(folder / _JOB)},
@@ -100,36 +124,21 @@ def configuration(job: TrainJob, settings: EasyR1Settings, folder: Path, longest
                 "num_cpus": 2,
             },
         },
-        "trainer": _trainer(job, settings, folder),
-    }
-
-
-def _data(job: TrainJob, folder: Path, longest_prompt: int) -> dict[str, Any]:
-    return {
-        "train_files": str(folder / "train.parquet"),
-        "val_files": str(folder / "validation.parquet"),
-        "prompt_key": "prompt",
-        "answer_key": "ground_truth",
-        "override_chat_template": str(folder / _TEMPLATE),
-        "max_prompt_length": longest_prompt,
-        "max_response_length": job.training.sampling.max_tokens,
-        "rollout_batch_size": job.training.prompts_per_step,
-        "val_batch_size": 1,
-        "shuffle": False,  # write_dataset puts the rows in the order of the steps
-        "seed": job.run_seed % 2**31,
-        # No prompt is too long, and removing one would shift the prompts of all later steps.
-        "filter_overlong_prompts": False,
-    }
-
-
-def _algorithm(job: TrainJob) -> dict[str, Any]:
-    return {
-        "adv_estimator": "rloo",  # passes the reward shim's advantages on unchanged: see fit.py
-        "disable_kl": False,  # the KL is measured even if its coefficient is 0
-        "use_kl_loss": job.reward.kl_in == "loss",
-        "kl_penalty": "low_var_kl",  # k3
-        "kl_coef": job.reward.kl_coefficient,
-        "online_filtering": False,
+        "trainer": {
+            "total_epochs": 1,
+            "max_steps": job.training.steps,
+            "project_name": "coevo",
+            "experiment_name": job.key,
+            "logger": ["file", "console"],
+            "nnodes": settings.nodes,
+            "n_gpus_per_node": settings.gpus_per_node,
+            "val_freq": -1,
+            "val_before_train": False,
+            "save_freq": job.training.checkpoint_every,
+            "save_limit": _KEPT,
+            "save_checkpoint_path": str(folder / CHECKPOINTS),
+            "find_last_checkpoint": True,
+        },
     }
 
 
@@ -174,18 +183,6 @@ def rollout_seed(job: TrainJob, steps_done: int) -> int:
     return seed_for(job.run_seed, job.key, job.steps_before + steps_done, "rollouts") % 2**31
 
 
-def _reference(settings: EasyR1Settings) -> dict[str, Any]:
-    """The reference policy, whose parameters are kept in float32 like those of the policy.
-
-    EasyR1's default is bfloat16, which also rounds the rotary frequencies: the KL would start above 0 and grow with the
-    length of an answer. Both models compute in bfloat16.
-    """
-    return {
-        "fsdp": {"enable_full_shard": True, "torch_dtype": "fp32"},
-        "offload": {"offload_params": settings.offload},
-    }
-
-
 def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> dict[str, Any]:
     sampling = job.training.sampling
     longest_sequence = longest_prompt + sampling.max_tokens
@@ -200,22 +197,4 @@ def _rollout(job: TrainJob, settings: EasyR1Settings, longest_prompt: int) -> di
         "max_model_len": longest_sequence,
         "max_num_batched_tokens": max(_BATCHED_TOKENS, longest_sequence),
         "val_override_config": {"temperature": sampling.temperature, "top_p": sampling.top_p, "n": 1},
-    }
-
-
-def _trainer(job: TrainJob, settings: EasyR1Settings, folder: Path) -> dict[str, Any]:
-    return {
-        "total_epochs": 1,
-        "max_steps": job.training.steps,
-        "project_name": "coevo",
-        "experiment_name": job.key,
-        "logger": ["file", "console"],
-        "nnodes": settings.nodes,
-        "n_gpus_per_node": settings.gpus_per_node,
-        "val_freq": -1,
-        "val_before_train": False,
-        "save_freq": job.training.checkpoint_every,
-        "save_limit": _KEPT,
-        "save_checkpoint_path": str(folder / CHECKPOINTS),
-        "find_last_checkpoint": True,
     }

@@ -139,15 +139,11 @@ def unknown(source: Path) -> str | None:
         classes = {node.name: node for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)}
         if expected not in classes:
             return f"{file} has no class {expected}"
-        used = {node.name: _names(node) for node in classes[expected].body if isinstance(node, ast.FunctionDef)}
+        bodies = {node.name: node for node in classes[expected].body if isinstance(node, ast.FunctionDef)}
         for method, names in methods.items():
-            if missing := sorted(names - used.get(method, frozenset())):
+            nodes = list(ast.walk(bodies[method])) if method in bodies else []
+            used = {node.id for node in nodes if isinstance(node, ast.Name)}
+            used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            if missing := sorted(names - used):
                 return f"{expected}.{method} in {file} has no {missing[0]}"
     return None
-
-
-def _names(tree: ast.AST) -> frozenset[str]:
-    """All variable and attribute names in `tree`."""
-    nodes = list(ast.walk(tree))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    return frozenset(names | {node.attr for node in nodes if isinstance(node, ast.Attribute)})

@@ -8,7 +8,6 @@ as the model sees it, and `CHAT_TEMPLATE`, the template that EasyR1 is configure
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.inference.encoding import holds_control_tokens, rendered_chat
-from trainers.base import SolverJob, TrainError, TrainJob, TrainQuestion
+from trainers.base import SolverJob, TrainError, TrainJob
 from trainers.schedule import chats_at, questions_at
 
 CHAT_TEMPLATE = "{{ messages[0]['content'] }}"
@@ -32,33 +31,26 @@ def write_dataset(job: TrainJob, tokenizer: Any, folder: Path) -> int:
     EasyR1 always validates once at its end, whatever the configuration says. The validation file has one row, which is
     marked so that the reward function recognises it.
     """
-    rows = list(_rows(job, tokenizer))
-    _write(rows, folder / "train.parquet")
-    _write([{**rows[0], "ground_truth": json.dumps({"validation": True})}], folder / "validation.parquet")
-    prompts = {row["prompt"] for row in rows}
-    return max(len(tokenizer(prompt, add_special_tokens=False)["input_ids"]) for prompt in prompts)
-
-
-def _rows(job: TrainJob, tokenizer: Any) -> Iterator[dict[str, str]]:
+    rows = []
     for step in range(1, job.training.steps + 1):
-        questions = [_facts(question) for question in questions_at(job, step)] if isinstance(job, SolverJob) else []
+        questions = questions_at(job, step) if isinstance(job, SolverJob) else []
         for index, chat in enumerate(chats_at(job, step)):
-            facts = {"step": step, "index": index, **(questions[index] if questions else {})}
+            facts: dict[str, Any] = {"step": step, "index": index}
+            if questions:
+                question = questions[index]
+                facts |= {"question_id": question.question_id, "question": question.text}
+                facts |= {"label": question.label, "truth": question.truth}
             if holds_control_tokens(tokenizer, chat):
                 raise TrainError(
                     f"{job.key}: question {facts.get('question_id')}: expected no control tokens of the model in it"
                 )
-            yield {"prompt": rendered_chat(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
-
-
-def _facts(question: TrainQuestion) -> dict[str, str | None]:
-    """What the reward must know of a question that the Solver is asked."""
-    return {
-        "question_id": question.question_id,
-        "question": question.text,
-        "label": question.label,
-        "truth": question.truth,
-    }
+            rows.append(
+                {"prompt": rendered_chat(tokenizer, chat), "ground_truth": json.dumps(facts, ensure_ascii=False)}
+            )
+    _write(rows, folder / "train.parquet")
+    _write([{**rows[0], "ground_truth": json.dumps({"validation": True})}], folder / "validation.parquet")
+    prompts = {row["prompt"] for row in rows}
+    return max(len(tokenizer(prompt, add_special_tokens=False)["input_ids"]) for prompt in prompts)
 
 
 def _write(rows: list[dict[str, str]], path: Path) -> None:

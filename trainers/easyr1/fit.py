@@ -15,27 +15,10 @@ from core.faults import Fault
 from core.methods import Method, Objective, Signal
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
-from trainers.base import TrainError
 from trainers.easyr1 import PINNED, corrections
 
 # The signals that the reward function can provide. EasyR1 passes it no token entropies.
 SIGNALS: frozenset[Signal] = frozenset({"label", "embeddings", "clusters"})
-
-
-def refuse_unfit(
-    name: str, training: Training, objective: Objective, *, own_reference: bool = False, continued: bool = False
-) -> None:
-    """Raise `TrainError` with every reason why EasyR1 cannot train `name` as asked. See `unfit`."""
-    if faults := [*unfit(name, training, objective, own_reference=own_reference, continued=continued)]:
-        kind = f"{name}.reward {objective.type}" if isinstance(objective, Method) else f"{name}.reward"
-        listed = "".join(f"\n  {fault}" for fault in faults)
-        raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")
-
-
-def refuse_layout(training: Training, rollouts: int, settings: EasyR1Settings) -> None:
-    """Raise `TrainError` if EasyR1 cannot divide the batches evenly among the GPUs. See `uneven`."""
-    if faults := [*uneven(training, rollouts, settings)]:
-        raise TrainError("\n".join(map(str, faults)))
 
 
 def uneven(training: Training, rollouts: int, settings: EasyR1Settings) -> Iterator[Fault]:
@@ -85,48 +68,40 @@ def unfit(
     another model than the one that the training starts from. With `continued`, it is one of several rounds of a
     training.
     """
-    yield from _unfit_objective(f"{name}.reward", objective)
-    yield from _unfit_batches(f"{name}.training", training, objective)
-    if own_reference and objective.kl_coefficient > 0:
-        reason = "after the first round, EasyR1 measures the KL to the model that the round starts from"
-        yield Fault(f"{name}.reward.kl_coefficient", f"{objective.kl_coefficient:g}", "0", reason)
-    if continued:
-        reason = "EasyR1 begins every round with a new AdamW"
-        yield Fault("solver.training.optimiser", "'continued'", "'fresh'", reason)
-
-
-def _unfit_objective(table: str, objective: Objective) -> Iterator[Fault]:
     if isinstance(objective, Method):
         for signal in sorted(objective.needs - SIGNALS):
             reason = (
                 "EasyR1's reward function gets texts only, so it cannot provide this signal; it can provide "
                 f"{', '.join(sorted(SIGNALS))}"
             )
-            yield Fault(f"{table}.type", f"{objective.type!r}, which needs {signal}", "another method", reason)
+            yield Fault(f"{name}.reward.type", f"{objective.type!r}, which needs {signal}", "another method", reason)
     if objective.entropy_coefficient > 0:
         got = f"{objective.entropy_coefficient:g}"
-        yield Fault(f"{table}.entropy_coefficient", got, "0", "EasyR1 has no entropy bonus")
+        yield Fault(f"{name}.reward.entropy_coefficient", got, "0", "EasyR1 has no entropy bonus")
     if objective.kl_in == "reward" and objective.kl_coefficient > 0 and objective.advantage != "rloo":
         reason = "kl_in = 'reward' needs advantage 'rloo', which is linear in the rewards"
-        yield Fault(f"{table}.advantage", repr(objective.advantage), "'rloo'", reason)
+        yield Fault(f"{name}.reward.advantage", repr(objective.advantage), "'rloo'", reason)
     if objective.loss_average == "max_length" and objective.kl_coefficient > 0:
         # The shim gets this average from EasyR1's mean over tokens by scaling the rewards with the answers' lengths. It
         # cannot scale the KL.
         reason = "or a kl_coefficient of 0"
-        yield Fault(f"{table}.loss_average", "'max_length'", "'token' or 'sequence'", reason)
-
-
-def _unfit_batches(table: str, training: Training, objective: Objective) -> Iterator[Fault]:
+        yield Fault(f"{name}.reward.loss_average", "'max_length'", "'token' or 'sequence'", reason)
     size = training.prompts_per_update
     if size is not None and training.prompts_per_step % size:
         expected = f"a divisor of prompts_per_step = {training.prompts_per_step}"
-        yield Fault(f"{table}.prompts_per_update", f"{size}", expected)
+        yield Fault(f"{name}.training.prompts_per_update", f"{size}", expected)
     if size not in (None, training.prompts_per_step) and objective.loss_average == "max_length":
         expected = "all of a step's prompts, with loss_average 'max_length'"
-        yield Fault(f"{table}.prompts_per_update", f"{size}", expected)
+        yield Fault(f"{name}.training.prompts_per_update", f"{size}", expected)
     if training.sampling.temperature == 0:
         reason = "at 0 all rollouts of a prompt are equal"
-        yield Fault(f"{table}.sampling.temperature", "0", "more than 0", reason)
+        yield Fault(f"{name}.training.sampling.temperature", "0", "more than 0", reason)
+    if own_reference and objective.kl_coefficient > 0:
+        reason = "after the first round, EasyR1 measures the KL to the model that the round starts from"
+        yield Fault(f"{name}.reward.kl_coefficient", f"{objective.kl_coefficient:g}", "0", reason)
+    if continued:
+        reason = "EasyR1 begins every round with a new AdamW"
+        yield Fault("solver.training.optimiser", "'continued'", "'fresh'", reason)
 
 
 def deviations(training: Training, objective: Objective) -> list[str]:

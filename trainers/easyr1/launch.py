@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -28,7 +27,7 @@ from core.statistics.guard import StepSignal, ends_training, step_alarms
 from services.inference import access
 from services.inference.engines.model_files import tokenizer_of
 from services.inference.keys import keys_of
-from trainers.base import TrainError, TrainJob, TrainResult
+from trainers.base import OnStep, TrainError, TrainJob, TrainResult
 from trainers.easyr1 import checkpoint
 from trainers.easyr1.config import CHECKPOINTS, CONFIG, render, rollout_seed
 from trainers.easyr1.fit import checkout_problem
@@ -47,7 +46,6 @@ _POLL_S = 0.5
 _LOGGED = "the log has its last lines"
 
 Metrics = dict[str, float]
-Progress = Callable[[int, Metrics], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class EasyR1Trainer:
     settings: EasyR1Settings
     restarts: int = 1  # how often a training is restarted after a failure or the loss of a machine
 
-    def train(self, job: TrainJob, progress: Progress) -> TrainResult:
+    def train(self, job: TrainJob, progress: OnStep) -> TrainResult:
         """Run `job` to its end, from EasyR1's newest checkpoint if there is one.
 
         `progress` is called in this thread, once for each new step. If it raises, or the wait is interrupted, EasyR1 is
@@ -101,11 +99,14 @@ class EasyR1Trainer:
         fingerprint_file = folder / _FINGERPRINT
         if fingerprint_file.exists() and fingerprint_file.read_text() != fingerprint(job):
             raise TrainError(f"{job.key}: {folder} belongs to another job")
-        job = replace(job, training=job.training.model_copy(update={"checkpoint_every": _checkpoint_every(job)}))
+        guard = job.guard
+        if guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal)):
+            # EasyR1 logs a step after it has saved it, so a step that the guard sees is on the disk.
+            job = replace(job, training=job.training.model_copy(update={"checkpoint_every": 1}))
         render(job, self.settings, tokenizer_of(Path(job.start.path)), folder)
         fingerprint_file.write_text(fingerprint(job))
 
-    def _run(self, job: TrainJob, folder: Path, progress: Progress) -> str | None:
+    def _run(self, job: TrainJob, folder: Path, progress: OnStep) -> str | None:
         """Start EasyR1 once and wait for its end. Returns what went wrong, or None.
 
         EasyR1 continues from its newest checkpoint and repeats the steps after it, so their metrics are dropped.
@@ -123,8 +124,9 @@ class EasyR1Trainer:
         reserved = reserve(nodes, gpus)
         if reserved is None:
             return f"trainer.nodes: Ray did not provide {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
+        seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
+        command = [self.settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
         try:
-            command = _command(self.settings, folder, job, steps_done)
             running = reserved.run(command, self.settings.source, folder, shared_keys)
             return self._wait(job, folder, running, progress)
         except RayError as error:
@@ -132,7 +134,7 @@ class EasyR1Trainer:
         finally:
             reserved.end()
 
-    def _wait(self, job: TrainJob, folder: Path, running: list[Any], progress: Progress) -> str | None:
+    def _wait(self, job: TrainJob, folder: Path, running: list[Any], progress: OnStep) -> str | None:
         """Pass EasyR1's steps on until it ends, hangs, or the guard ends it. Returns what went wrong, or None.
 
         `running` are the exit statuses to come of the machines' parts. Raises `RayError`.
@@ -172,16 +174,6 @@ class EasyR1Trainer:
             )
 
 
-def _checkpoint_every(job: TrainJob) -> int:
-    """How often EasyR1 saves a checkpoint: at every step if the guard may end the training, else as configured.
-
-    EasyR1 logs a step after it has saved it, so a step that the guard sees is on the disk.
-    """
-    guard = job.guard
-    may_end = guard is not None and any(ends_training(guard.action(signal)) for signal in get_args(StepSignal))
-    return 1 if may_end else job.training.checkpoint_every
-
-
 def _guard_step(job: TrainJob) -> int | None:
     """The first step at which the guard ends the training, or None."""
     guard, metrics = job.guard, _metrics(job)
@@ -205,12 +197,7 @@ def _final_step(job: TrainJob, checkpoints: Path) -> int | None:
     return newest if newest >= job.training.steps else None
 
 
-def _command(settings: EasyR1Settings, folder: Path, job: TrainJob, steps_done: int) -> list[str]:
-    seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
-    return [settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
-
-
-def _pass_on(job: TrainJob, log: Path, offset: int, progress: Progress) -> int:
+def _pass_on(job: TrainJob, log: Path, offset: int, progress: OnStep) -> int:
     """Store and report the steps that EasyR1 has logged after byte `offset`. Returns the end of the complete lines."""
     if not log.exists():
         return offset

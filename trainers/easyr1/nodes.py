@@ -51,7 +51,16 @@ def head(address: str, nodes: int, gpus: int, command: list[str]) -> int:
 
 def member(address: str, gpus: int, host: str) -> int:
     """Join the Ray cluster at `address`, and return the exit status when this machine's part of it has ended."""
-    if not wait_until(lambda: _answers(address), _PATIENCE_S, 0.5):
+
+    def head_answers() -> bool:
+        head_host, port = address.rsplit(":", 1)
+        try:
+            socket.create_connection((head_host, int(port)), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    if not wait_until(head_answers, _PATIENCE_S, 0.5):
         raise TimeoutError(f"EasyR1's Ray: nothing answers at {address} after {_PATIENCE_S:g} s")
     options = [f"--address={address}", "--block", *_common_options(host, gpus)]
     return subprocess.run([*_RAY, *options], check=False).returncode
@@ -64,15 +73,6 @@ def _common_options(host: str, gpus: int) -> list[str]:
     """
     ports = ["--min-worker-port=0", "--max-worker-port=0", f"--dashboard-agent-listen-port={_free_port()}"]
     return [f"--node-ip-address={host}", f"--num-gpus={gpus}", *ports]
-
-
-def _answers(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError:
-        return False
-    return True
 
 
 def _free_port() -> int:

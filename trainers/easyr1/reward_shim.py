@@ -23,15 +23,14 @@ from numpy.typing import NDArray
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
-from core.questions.parsing import parse_question
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
 from core.settings.serving import Signals
 from core.types import Scored
 from services.inference.client import InferenceClient
-from trainers import rewards
 from trainers.base import SOLVER_SERVICE, SolverService, TrainQuestion
-from trainers.rollouts import Content, Sample, sampled_prompts, solver_contents, write_step
+from trainers.rewards import PromptRollouts, Rewarded, group_seed, reward_challenger, reward_solver
+from trainers.rollouts import Sample, sampled_prompts, write_step
 
 REWARD_NAME = "coevo"
 REWARD_TYPE = "batch"
@@ -53,16 +52,6 @@ class Rollouts:
     @property
     def key(self) -> tuple[int, int]:
         return self.prompt["step"], self.prompt["index"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepScores:
-    """The scores of a step's rollouts and their clusters, one entry per prompt, and the step's figures."""
-
-    scored: list[Scored]
-    contents: list[list[Content]]
-    clusters: list[tuple[int, ...] | None]
-    figures: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +88,19 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     if all("validation" in prompt for prompt in prompts):
         return [{"overall": 0.0} for _ in prompts]
     groups = _group_rollouts([rollout["response"] for rollout in reward_inputs], prompts, reward_job.rollouts)
-    score = _score_solver if isinstance(reward_job.objective, Method) else _score_challenger
     with Grader() as grader:
-        step_scores = score(groups, reward_job, grader)
-    by_group = list(zip(groups, step_scores.scored, step_scores.clusters, strict=True))
-    advantages = [_advantages(group, scored, clusters, reward_job) for group, scored, clusters in by_group]
+        rewarded = _reward(groups, reward_job, grader)
+    clusters = rewarded.clusters or [None] * len(groups)
+    advantages = [
+        _advantages(group, scored, of_group, reward_job)
+        for group, scored, of_group in zip(groups, rewarded.groups, clusters, strict=True)
+    ]
     lengths = np.array([rollout["response_length"] for rollout in reward_inputs], dtype=np.float64)
     scale = _scale(groups, advantages, lengths, reward_job)
     if reward_job.stored_prompts:
-        _store_rollouts(groups, step_scores, advantages, lengths, reward_job)
+        _store_rollouts(groups, rewarded, advantages, lengths, reward_job)
     results: list[dict[str, float]] = [{} for _ in reward_inputs]
-    for (group, scored, _), (values, trained) in zip(by_group, advantages, strict=True):
+    for group, scored, (values, trained) in zip(groups, rewarded.groups, advantages, strict=True):
         size = len(group.rows)
         for member, row in enumerate(group.rows):
             results[row] = {
@@ -117,7 +108,7 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
                 "reward": float(scored.rewards[member]),
                 "advantage": float(values[member]),
                 "learned_from": float(member in trained),
-                **step_scores.figures,  # the same for every rollout, so that EasyR1's mean is the figure itself
+                **rewarded.metrics,  # the same for every rollout, so that EasyR1's mean is the figure itself
             }
     return results
 
@@ -149,44 +140,22 @@ def _group_rollouts(texts: Sequence[str], prompts: Sequence[dict[str, Any]], siz
     return groups
 
 
-def _score_solver(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> StepScores:
-    method = job.objective
-    assert isinstance(method, Method)
-    prompts = [
-        rewards.PromptRollouts(
-            TrainQuestion(*(group.prompt[name] for name in ("question_id", "question", "label", "truth"))),
-            group.texts,
-            _seed(group, job),
-        )
-        for group in groups
-    ]
-    scored = rewards.solver_scores(prompts, method, job.signals, grader)
-    figures = rewards.solver_figures([prompt.question for prompt in prompts], scored, method, grader)
-    contents = [solver_contents(prompt.question, *group) for prompt, group in zip(prompts, scored, strict=True)]
-    return StepScores([score for _, score in scored], contents, [group.clusters for group, _ in scored], figures)
-
-
-def _score_challenger(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> StepScores:
-    """R-Zero 2.2: the Solver answers each well-formed question m times; the whole step is one batch of questions."""
-    config, service = job.objective, job.solver
-    assert isinstance(config, ChallengerReward)
-    assert service is not None
+def _reward(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> Rewarded:
+    if isinstance(job.objective, Method):
+        prompts = [
+            PromptRollouts(
+                TrainQuestion(*(group.prompt[name] for name in ("question_id", "question", "label", "truth"))),
+                group.texts,
+                _seed(group, job),
+            )
+            for group in groups
+        ]
+        return reward_solver(prompts, job.objective, job.signals, grader)
+    assert job.solver is not None
     _refuse_repeated(groups)
-    texts = [text for group in groups for text in group.texts]
-    questions = [
-        parse_question(text, service.max_question_chars, config.format, control_tokens=service.control_tokens)
-        for text in texts
-    ]
-    well_formed = [(index, question) for index, question in enumerate(questions) if question is not None]
-    step = job.steps_before + groups[0].prompt["step"]
-    seed = partial(seed_for, job.run_seed, job.key, step, "vote")
-    ask = rewards.make_ask(InferenceClient(service.url, "solver", job.patience_s), service.checkpoint)
-    asked = rewards.solver_votes(well_formed, config, service, seed, ask, grader)
-    votes = dict(zip((index for index, _ in well_formed), asked, strict=True))
-    scored, figures = rewards.challenger_groups(questions, votes, config, job.rollouts)
-    contents = [Content(None, question) for question in questions]
-    by_prompt = [contents[start : start + job.rollouts] for start in range(0, len(contents), job.rollouts)]
-    return StepScores(scored, by_prompt, [None] * len(groups), figures)
+    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + groups[0].prompt["step"], "vote")
+    ask = partial(InferenceClient(job.solver.url, "solver", job.patience_s).generate, checkpoint=job.solver.checkpoint)
+    return reward_challenger([group.texts for group in groups], job.objective, job.solver, seed, ask, grader)
 
 
 def _refuse_repeated(groups: Sequence[Rollouts]) -> None:
@@ -227,12 +196,12 @@ def _advantages(
 
 def _seed(group: Rollouts, job: RewardJob) -> int:
     step, index = group.key
-    return rewards.group_seed(job.run_seed, job.key, job.steps_before + step, index)
+    return group_seed(job.run_seed, job.key, job.steps_before + step, index)
 
 
 def _store_rollouts(
     groups: Sequence[Rollouts],
-    scores: StepScores,
+    rewarded: Rewarded,
     advantages: Sequence[tuple[Floats, frozenset[int]]],
     lengths: Floats,
     job: RewardJob,
@@ -254,9 +223,9 @@ def _store_rollouts(
         ]
         for group, (values, trained) in zip(groups, advantages, strict=True)
     ]
-    prompts = sampled_prompts(job.run_seed, job.key, scores.contents, job.stored_prompts)
+    prompts = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
     folder, step = Path(job.rollouts_folder), groups[0].prompt["step"]
-    write_step(folder, step, prompts, scores.scored, scores.contents, samples)
+    write_step(folder, step, prompts, rewarded.groups, rewarded.contents, samples)
 
 
 def _scale(

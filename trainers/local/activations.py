@@ -50,9 +50,8 @@ def save_attention_memory(model: Any) -> None:
     """Make the memory of float32 attention on a GPU grow with the length of a sequence, not with its square.
 
     In models with fewer key heads than query heads, transformers leaves it to torch to match them. Torch's only CUDA
-    kernel that does so in float32 is the plain one, which stores a score for each pair of tokens (pytorch issue
-    154363): 23 GB for one layer of Qwen3-4B and 13,312 tokens. If the keys are repeated instead, the memory-efficient
-    kernel is used. This follows from torch's source code and has not been tried on a GPU.
+    kernel that does so in float32 stores a score for each pair of tokens (pytorch issue 154363). For repeated keys, its
+    memory-efficient kernel is used. This follows from torch's source code and has not been tried on a GPU.
 
     On a CPU this changes nothing, because it would change the order of the sums.
     """

@@ -44,7 +44,13 @@ def save_step(
     Every worker must call this, because a sharded model is gathered from all of them; only the worker with `writes`
     writes. The folder does not depend on how the model was sharded.
     """
-    weights, moments = _weights(model, writes), gathered(_moments(optimiser), writes)
+    weights = None  # a model that is not sharded has its complete weights itself
+    if is_sharded(model):
+        named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
+        complete = gathered({id(tensor): tensor for tensor in named.values()}, writes)
+        weights = {name: complete[id(tensor)] for name, tensor in named.items()} if writes else None
+    by_parameter = optimiser.state_dict()["state"].items()  # the index of a parameter, and its moments by name
+    moments = gathered({f"{i}.{kind}": tensor for i, kinds in by_parameter for kind, tensor in kinds.items()}, writes)
     if not writes:
         return
     with appearing(work_dir / f"step_{state.step}") as folder:
@@ -79,21 +85,3 @@ def save_final(work_dir: Path, step: int, *, with_optimiser: bool = False) -> No
         for file in last.iterdir():
             if file.name not in (_OPTIMISER, STATE):
                 shutil.copyfile(file, folder / file.name)
-
-
-def _moments(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimiser's moments, named "<index of the parameter>.<name of the moment>"."""
-    state = optimiser.state_dict()["state"]
-    return {f"{index}.{kind}": tensor for index, moments in state.items() for kind, tensor in moments.items()}
-
-
-def _weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
-    """The complete weights of a sharded model, on the worker with `keep`.
-
-    None on the other workers, and for a model that is not sharded, which has its complete weights itself.
-    """
-    if not is_sharded(model):
-        return None
-    named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
-    complete = gathered({id(tensor): tensor for tensor in named.values()}, keep)
-    return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None

@@ -33,7 +33,11 @@ def token_logprobs(
     log_softmax = torch.log_softmax(_logits_at(model, ids, predicting).float() / temperature, dim=-1)
     chosen = log_softmax.gather(-1, ids[mask][:, None])[:, 0]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        entropy = _entropies(log_softmax)
+        # A token of probability 0 adds 0, to the gradient too. `torch.special.entr` has the gradient `-inf * 0` for a
+        # probability that is 0 by underflow only.
+        impossible = log_softmax.isneginf()
+        factor = log_softmax.masked_fill(impossible, 0.0) if impossible.any() else log_softmax
+        entropy = -(log_softmax.exp() * factor).sum(-1)
     return _spread(chosen, mask), _spread(entropy, mask)
 
 
@@ -55,16 +59,6 @@ def _logits_at(model: Any, ids: Tensor, positions: Tensor) -> Tensor:
     finally:
         hook.remove()
     return logits
-
-
-def _entropies(log_softmax: Tensor) -> Tensor:
-    """The entropies (N,) of the distributions (N, V). A token of probability 0 adds 0, to the gradient too.
-
-    `torch.special.entr` has the gradient `-inf * 0` for a probability that is 0 by underflow only.
-    """
-    impossible = log_softmax.isneginf()
-    factor = log_softmax.masked_fill(impossible, 0.0) if impossible.any() else log_softmax
-    return -(log_softmax.exp() * factor).sum(-1)
 
 
 def k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:

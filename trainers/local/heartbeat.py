@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,20 @@ class Watchdog:
             return
         self._kills += 1
         _log.error("%s, so its workers are killed", hang)
-        _kill(list(self._workers()))
+        kill: Any = ray.remote(num_cpus=0, max_retries=0)(_kill_process)
+        tasks = []  # one on the machine of each worker
+        for file in files[1:]:
+            if file.exists() and (text := file.read_text()):  # empty for a moment while a worker starts
+                worker = json.loads(text)
+                here = NodeAffinitySchedulingStrategy(worker["node"], soft=False)
+                tasks.append(kill.options(scheduling_strategy=here).remote(worker["pid"], worker["started"]))
+        if not tasks:
+            return
+        done, _ = ray.wait(tasks, num_returns=len(tasks), timeout=_KILL_S)
+        try:
+            ray.get(done)
+        except RayError as error:  # its machine is gone, for instance
+            _log.warning("a worker could not be killed: %s", error)
 
     @property
     def cause(self) -> str:
@@ -74,30 +86,6 @@ class Watchdog:
             return ""
         times = f"{self._kills} times" if self._kills > 1 else "once"
         return f"nothing came from the workers for {self._silence.longest_s:g} s, {times}, and they were killed: "
-
-    def _workers(self) -> Iterator[dict[str, Any]]:
-        for rank in range(self._order.job.training.workers):
-            file = self._order.heartbeat(rank)
-            if file.exists() and (text := file.read_text()):  # empty for a moment while a worker starts
-                yield json.loads(text)
-
-
-def _kill(workers: list[dict[str, Any]]) -> None:
-    """Kill each worker by a task of Ray on its machine."""
-    kill: Any = ray.remote(num_cpus=0, max_retries=0)(_kill_process)
-    tasks = [
-        kill.options(scheduling_strategy=NodeAffinitySchedulingStrategy(worker["node"], soft=False)).remote(
-            worker["pid"], worker["started"]
-        )
-        for worker in workers
-    ]
-    if not tasks:
-        return
-    done, _ = ray.wait(tasks, num_returns=len(tasks), timeout=_KILL_S)
-    try:
-        ray.get(done)
-    except RayError as error:  # its machine is gone, for instance
-        _log.warning("a worker could not be killed: %s", error)
 
 
 def _kill_process(pid: int, started: float) -> None:

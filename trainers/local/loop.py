@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,16 @@ from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, save_attention_memory
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import Reward, Rewarded
+from trainers.local.rewards import Reward
 from trainers.local.sharding import shard, unsharded
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.support import refuse_unsupported
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
-from trainers.rewards import group_seed
+from trainers.rewards import Rewarded, group_seed
 from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
 
 _DEFAULTS = LocalSettings()
-
-
-def _ignore(*_: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ def train(
     device: str,
     report: Callable[[Metrics], None],
     stopped: Callable[[], bool],
-    beat: Callable[..., None] = _ignore,
+    beat: Callable[..., None] = lambda *_: None,
     settings: LocalSettings = _DEFAULTS,
 ) -> None:
     """Train `job` to its end and write the result to `work_dir/final`, or return early once `stopped()` is true.
@@ -67,8 +64,16 @@ def train(
     """
     faultpoint("training begun", job.key)
     folder = ranks.agree(newest_step(job))
-    learner = _make_learner(job, reward, settings, ranks, device, folder)
-    for model in (learner.engine.model, learner.reference):
+    start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
+    engine = _make_engine(folder or start, device, job, settings, ranks)
+    reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
+    optimiser = make_optimiser(engine.model, job.training)
+    if folder:
+        load_optimiser(folder, optimiser)
+    elif job.rounds and job.rounds.optimiser:
+        load_optimiser(Path(job.rounds.optimiser.path), optimiser)
+    learner = _Learner(job, ranks, reward, engine, reference, optimiser)
+    for model in (engine.model, reference):
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)
     saved = read_state(folder) if folder else State(fingerprint(job), 0, ())
@@ -83,9 +88,8 @@ def train(
         if ranks.rank == 0:
             report(metrics[-1])
         if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
-            state, engine = State(saved.job, step, tuple(metrics)), learner.engine
-            writes = ranks.rank == 0
-            save_step(job.work_dir, state, engine.model, engine.tokenizer, learner.optimiser, writes=writes)
+            state, writes = State(saved.job, step, tuple(metrics)), ranks.rank == 0
+            save_step(job.work_dir, state, engine.model, engine.tokenizer, optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
         save_final(job.work_dir, len(metrics), with_optimiser=job.rounds is not None)
 
@@ -98,21 +102,6 @@ def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
     if not metrics or len(metrics) == job.training.steps or job.guard is None:
         return len(metrics) == job.training.steps
     return any(ends_training(alarm.action) for alarm in step_alarms(metrics, job.guard, job.history))
-
-
-def _make_learner(
-    job: TrainJob, reward: Reward, settings: LocalSettings, ranks: Ranks, device: str, folder: Path | None
-) -> _Learner:
-    """Load the policy and its optimiser, from the step folder `folder` or else from the start, and the reference."""
-    start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
-    engine = _make_engine(folder or start, device, job, settings, ranks)
-    reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
-    optimiser = make_optimiser(engine.model, job.training)
-    if folder:
-        load_optimiser(folder, optimiser)
-    elif job.rounds and job.rounds.optimiser:
-        load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    return _Learner(job, ranks, reward, engine, reference, optimiser)
 
 
 def _make_engine(folder: Path, device: str, job: TrainJob, settings: LocalSettings, ranks: Ranks) -> TransformersEngine:
@@ -148,8 +137,17 @@ def _step(learner: _Learner, step: int) -> Metrics:
     figures, advantages = _update(learner, step, rows, rewarded, trained_groups) if rows else ({}, [])
     times.append(time.monotonic())
     if ranks.rank == 0 and job.stored_prompts:
-        _store_rollouts(job, step, rewarded, completions, dict(zip(indices, advantages, strict=True)))
+        advantage_of = dict(zip(indices, advantages, strict=True))
+        samples = [
+            Sample(c.text, len(c.tokens), c.finish_reason, c.mean_entropy, advantage_of.get(i))
+            for i, c in enumerate(completions)
+        ]
+        by_prompt = [samples[start : start + size] for start in range(0, len(samples), size)]
+        stored = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
+        write_step(folder_in(job.work_dir), step, stored, rewarded.groups, rewarded.contents, by_prompt)
     rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
+    start, sampled, scored_at, end = times
+    tokens, count = sum(len(completion.tokens) for completion in completions), len(completions)
     return {
         "step": step,
         "learning_rate": learning_rate,
@@ -157,8 +155,13 @@ def _step(learner: _Learner, step: int) -> Metrics:
         "dropped_share": 1 - len(trained_groups) / len(rewarded.groups),
         **rewarded.metrics,
         **figures,
-        **_lengths(completions),
-        **_timings(times, sum(len(completion.tokens) for completion in completions)),
+        "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
+        "response_length": tokens / count,
+        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / count,
+        "sample_seconds": sampled - start,
+        "reward_seconds": scored_at - sampled,
+        "update_seconds": end - scored_at,
+        "tokens_per_second": tokens / (end - start),
     }
 
 
@@ -207,29 +210,6 @@ def _update(
     return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}, advantages
 
 
-def _store_rollouts(
-    job: TrainJob,
-    step: int,
-    rewarded: Rewarded,
-    completions: Sequence[Completion],
-    advantages: Mapping[int, float],
-) -> None:
-    """Write the rollouts of some of the step's prompts; `advantages` are by the position of the completion."""
-    samples = [
-        Sample(
-            completion.text,
-            len(completion.tokens),
-            completion.finish_reason,
-            completion.mean_entropy,
-            advantages.get(i),
-        )
-        for i, completion in enumerate(completions)
-    ]
-    groups = [samples[start : start + job.rollouts] for start in range(0, len(samples), job.rollouts)]
-    prompts = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
-    write_step(folder_in(job.work_dir), step, prompts, rewarded.groups, rewarded.contents, groups)
-
-
 def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:
     prompt_ids: dict[str, list[int]] = {}
     rows = []
@@ -239,22 +219,3 @@ def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Compl
             prompt_ids[question] = encode_chat(tokenizer, prompt.messages)
         rows.append(Row(prompt_ids[question], completion.tokens, completion.logprobs))
     return rows
-
-
-def _lengths(completions: Sequence[Completion]) -> Metrics:
-    return {
-        "prompt_length": sum(completion.prompt_tokens for completion in completions) / len(completions),
-        "response_length": sum(len(completion.tokens) for completion in completions) / len(completions),
-        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / len(completions),
-    }
-
-
-def _timings(times: Sequence[float], tokens: int) -> Metrics:
-    """`times` are the start of the step, and the ends of sampling, reward and update."""
-    start, sampled, rewarded, end = times
-    return {
-        "sample_seconds": sampled - start,
-        "reward_seconds": rewarded - sampled,
-        "update_seconds": end - rewarded,
-        "tokens_per_second": tokens / (end - start),
-    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -37,14 +38,14 @@ class TrainingWorker:
         import torch.distributed as dist
 
         from trainers.local.ranks import Ranks
-        from trainers.local.worker import work
+        from trainers.local.worker import run_worker
 
         if size > 1:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK)  # all workers are on this machine
             store = dist.FileStore(rendezvous, size)  # type: ignore[attr-defined]
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         try:
-            work(order, Ranks(rank, size), torch.device("cpu"))
+            run_worker(order, Ranks(rank, size), torch.device("cpu"))
         finally:
             if size > 1:
                 dist.destroy_process_group()
@@ -73,7 +74,11 @@ class _Idle:
         Raises `RayActorError` if a new process cannot start.
         """
         self.fill(count)
-        alive = [process for process in self._pop(count) if _has_started(process)]
+        alive = []
+        for process in self._pop(count):
+            with suppress(RayActorError):
+                ray.get(process.ready.remote())
+                alive.append(process)
         self.fill(count - len(alive))
         new = self._pop(count - len(alive))
         ray.get([process.ready.remote() for process in new])
@@ -84,14 +89,6 @@ class _Idle:
 
     def give_back(self, processes: Iterable[Any]) -> None:
         self._processes += processes
-
-
-def _has_started(process: Any) -> bool:
-    try:
-        ray.get(process.ready.remote())
-    except RayActorError:
-        return False
-    return True
 
 
 _idle = _Idle()
@@ -114,7 +111,9 @@ def train_here(order: Order, restarts: int) -> None:
             _train_together(processes, order)
         except (RayTaskError, RayActorError) as error:
             if not attempts_left:
-                raise WorkersFailed(_cause(error)) from error
+                # The last line of the exception that a worker raised, or Ray's first one about how its process ended.
+                lines = [line for line in str(error).splitlines() if line.strip()]
+                raise WorkersFailed(lines[-1] if isinstance(error, RayTaskError) else lines[0]) from error
         else:
             _idle.give_back(processes)
             return
@@ -135,9 +134,3 @@ def _train_together(processes: Sequence[Any], order: Order) -> None:
         for process in processes:
             ray.kill(process)
         raise
-
-
-def _cause(error: Exception) -> str:
-    """The last line of the exception that a worker raised, or Ray's first line about how its process ended."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if isinstance(error, RayTaskError) else lines[0]

@@ -16,7 +16,7 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.ranks import Ranks
-from trainers.local.worker import work
+from trainers.local.worker import run_worker
 
 _FOLDER = "ray"  # the folder inside the job's `work_dir` for Ray Train's own files
 
@@ -42,16 +42,13 @@ def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]
     try:
         trainer.fit()
     except TrainingFailedError as error:
-        raise WorkersFailed(_cause(error)) from error
+        failures = [*error.worker_failures.values()] if isinstance(error, WorkerGroupError) else [error]
+        # Only the last line of each worker's traceback, without repetitions; `error` holds the complete ones.
+        causes = {str(failure).strip().splitlines()[-1] for failure in failures}
+        raise WorkersFailed("; ".join(sorted(causes))) from error
 
 
 def _worker(config: dict[str, Any]) -> None:
     """The function that Ray Train runs in each worker."""
     order, context = replace(config["order"], keys=ray.get(config["keys"])), get_context()
-    work(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())
-
-
-def _cause(error: TrainingFailedError) -> str:
-    """The last line of each worker's traceback, without repetitions; `error` holds the complete ones."""
-    failures = [*error.worker_failures.values()] if isinstance(error, WorkerGroupError) else [error]
-    return "; ".join(sorted({str(failure).strip().splitlines()[-1] for failure in failures}))
+    run_worker(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())

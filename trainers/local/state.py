@@ -93,8 +93,8 @@ def step_folders(work_dir: Path) -> list[Path]:
 def remove_old_steps(work_dir: Path) -> None:
     """Remove all but the newest two step folders.
 
-    Only the caller of the training does so, while it has the job. If it has lost the job to another caller, its workers
-    may still work for a while, and the other caller's may be reading a folder that is no longer one of the newest.
+    Only the caller of the training does so, while it has the job. After it has lost the job, the new caller's workers
+    may be reading the older folders.
     """
     for old in step_folders(work_dir)[:-_KEPT]:
         remove(old)

@@ -62,9 +62,14 @@ def logprob_gaps(model: Any) -> dict[str, float]:
         ids[i, : len(row)] = torch.tensor(row)
         mask[i, len(prompts[i]) : len(row)] = True
     trained = token_logprobs(model, ids.to(model.device), mask.to(model.device), 1.0)[0].cpu()[mask]
-    own = torch.cat([_own(model, row)[-_TOKENS:] for row in rows])
+    own = []  # by the model's own forward pass
+    for row in rows:
+        alone = torch.tensor([row], device=model.device)
+        logits = model.forward(input_ids=alone, use_cache=False).logits[0, :-1].float()
+        logprobs = torch.log_softmax(logits, -1).gather(-1, alone[0, 1:, None])[:, 0].cpu()
+        own.append(logprobs[-_TOKENS:])
     return {
-        "those of the model's own forward pass": float((trained - own).abs().max()),
+        "those of the model's own forward pass": float((trained - torch.cat(own)).abs().max()),
         "those of the sampler": float((trained - torch.cat(sampled)).abs().max()),
     }
 
@@ -80,11 +85,3 @@ def _sample(model: Any, prompts: list[list[int]]) -> tuple[list[list[int]], list
         if step < _TOKENS - 1:
             logits = decoder.step(token)
     return torch.stack(tokens, 1).tolist(), list(torch.stack(logprobs, 1).cpu())
-
-
-def _own(model: Any, row: list[int]) -> Tensor:
-    """The log-probabilities of a row's tokens but the first by the model's own forward pass."""
-    ids = torch.tensor([row], device=model.device)
-    logits = model.forward(input_ids=ids, use_cache=False).logits[0, :-1].float()
-    logprobs: Tensor = torch.log_softmax(logits, -1).gather(-1, ids[0, 1:, None])[:, 0].cpu()
-    return logprobs

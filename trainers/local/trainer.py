@@ -17,13 +17,13 @@ from core.files import whole_lines
 from core.settings.trainers import LocalSettings
 from core.types import Checkpoint, ResourceKind
 from services.inference.keys import keys_of
-from trainers.base import SolverJob, TrainError, TrainJob, TrainResult
+from trainers.base import OnStep, SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.last_lines import log_last_lines
 from trainers.local import processes
 from trainers.local.heartbeat import Watchdog
 from trainers.local.order import Order, WorkersFailed
-from trainers.local.state import Metrics, final_folder, newest_step, optimiser_folder, read_state, remove_old_steps
+from trainers.local.state import final_folder, newest_step, optimiser_folder, read_state, remove_old_steps
 
 _POLL_S = 0.1
 
@@ -49,7 +49,7 @@ class LocalTrainer:
     cpus_per_worker: float = 1.0  # that the cluster must have; Ray Train also reserves them
     restarts: int = 1  # how often the workers are restarted after one is lost or fails
 
-    def train(self, job: TrainJob, progress: Callable[[int, Metrics], None]) -> TrainResult:
+    def train(self, job: TrainJob, progress: OnStep) -> TrainResult:
         """Run `job` to its end. `progress` is called in this thread, once for each step that was not yet on disk.
 
         If `progress` raises, or the wait is interrupted, the workers stop after their current step, and the exception
@@ -63,7 +63,7 @@ class LocalTrainer:
             rounds=job.rounds
             and replace(job.rounds, optimiser=job.rounds.optimiser and _resolved(job.rounds.optimiser)),
         )
-        _check(job)
+        _refuse(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
         remove_unfinished(job.work_dir)
         folder = newest_step(job)
@@ -87,7 +87,7 @@ class LocalTrainer:
         if self.settings.own_processes and self._uses_this_machine_only():
             processes.warm_up(workers)
 
-    def _run(self, job: TrainJob, steps_done: int, progress: Callable[[int, Metrics], None]) -> None:
+    def _run(self, job: TrainJob, steps_done: int, progress: OnStep) -> None:
         """Train the steps after `steps_done`, and report each line that the workers append to their metrics file.
 
         Another thread waits for the workers, so that `progress` and SIGINT run in the caller's thread.
@@ -133,7 +133,12 @@ class LocalTrainer:
                     f"{count * job.training.workers:g} {kind}, Ray has {cluster.get(kind, 0):g}"
                 )
         if not self.settings.own_processes:
-            return partial(_train_in_this_process, order)
+            import torch  # here, because these imports take seconds
+
+            from trainers.local.ranks import Ranks
+            from trainers.local.worker import run_worker
+
+            return partial(run_worker, order, Ranks(), torch.device("cpu"))
         if self._uses_this_machine_only():
             return partial(processes.train_here, order, self.restarts)
         from trainers.local.ray_train import train_on_cluster  # here, because the import takes five seconds
@@ -146,15 +151,6 @@ class LocalTrainer:
         return kind_of(self.settings) == "CPU" and with_cpus == [ray.get_runtime_context().get_node_id()]
 
 
-def _train_in_this_process(order: Order) -> None:
-    import torch
-
-    from trainers.local.ranks import Ranks
-    from trainers.local.worker import work
-
-    work(order, Ranks(0, 1), torch.device("cpu"))
-
-
 def kind_of(settings: LocalSettings) -> ResourceKind:
     """Whether each worker computes on a GPU or a CPU, on the Ray that the caller is connected to."""
     may_use_gpus = settings.device == "auto" and settings.own_processes
@@ -165,7 +161,7 @@ def _resolved(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, path=str(Path(checkpoint.path).resolve()))
 
 
-def _check(job: TrainJob) -> None:
+def _refuse(job: TrainJob) -> None:
     """Raise `TrainError` for mistakes in the job that would otherwise show only after the workers have started."""
     for name, checkpoint in (("start", job.start), ("reference", job.reference)):
         if checkpoint is not None and not Path(checkpoint.path).is_dir():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _StepTotals:
     """Sums over response tokens and over updates."""
 
     tokens: float = 0.0
@@ -114,7 +114,7 @@ def update(
     own_batches = [batch for batches in mini_batches for batch in batches]
     row_kl = _row_kl(own_batches, len(rows), ranks, model.device)
     row_advantages = torch.tensor(advantages(row_kl), dtype=torch.float32)
-    sums, norms = _Sums(), []
+    sums, norms = _StepTotals(), []
     for batch in own_batches:
         batch.advantages = row_advantages[batch.indices].to(model.device)
         if len(mini_batches) > 1:  # with one mini-batch, the pass computes the old log-probabilities itself
@@ -124,9 +124,18 @@ def update(
         optimiser.zero_grad()
         for batch in batches:
             _accumulate(model, batch, training, objective, sums)
+        parameters = list(model.parameters())
         if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
-            _add_gradients(model.parameters(), ranks)
-        norms.append(_clip(list(model.parameters()), training.max_grad_norm))
+            gradients = []
+            for parameter in parameters:
+                if parameter.grad is None:  # this rank has no rows in the mini-batch
+                    parameter.grad = torch.zeros_like(parameter)
+                gradients.append(parameter.grad)
+            ranks.add(*gradients)
+        # The norm before clipping is that of all ranks' shares.
+        norm = full(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+        torch.nn.utils.clip_grads_with_norm_(parameters, training.max_grad_norm, norm)
+        norms.append(float(norm))
         if not math.isfinite(norms[-1]):
             raise TrainError(f"gradient norm: expected a finite number, got {norms[-1]}")
         optimiser.step()
@@ -197,7 +206,7 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
     return values
 
 
-def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _Sums) -> None:
+def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _StepTotals) -> None:
     """Add one micro batch's gradient to the model's gradient, and its figures to `sums`."""
     sampling, has_entropy_bonus = training.sampling, objective.entropy_coefficient > 0
     logprobs, entropies = logprobs_of(
@@ -226,7 +235,7 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     sums.ratio_limited += float(parts["ratio_limited"])
 
 
-def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
+def _set_old(batch: _Batch, logprobs: Tensor, sums: _StepTotals) -> Tensor:
     """Set `batch.old` to the policy's `logprobs`, which were computed before any update, and measure the sampler gap.
 
     The sampler's own log-probabilities are not used as the old ones, because its cache rounds differently. With the
@@ -239,28 +248,7 @@ def _set_old(batch: _Batch, logprobs: Tensor, sums: _Sums) -> Tensor:
     return old
 
 
-def _add_gradients(parameters: Iterable[torch.nn.Parameter], ranks: Ranks) -> None:
-    """Replace each gradient by its sum over the ranks."""
-    gradients = []
-    for parameter in parameters:
-        if parameter.grad is None:  # this rank has no rows in the mini-batch
-            parameter.grad = torch.zeros_like(parameter)
-        gradients.append(parameter.grad)
-    ranks.add(*gradients)
-
-
-def _clip(parameters: Sequence[torch.nn.Parameter], limit: float) -> float:
-    """Scale the gradients down so that their total norm, over all ranks' shares, is at most `limit`.
-
-    Returns the norm before that.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = full(torch.nn.utils.get_total_norm(gradients))
-    torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-    return float(norm)
-
-
-def _means(sums: _Sums, ranks: Ranks, device: torch.device) -> dict[str, float]:
+def _means(sums: _StepTotals, ranks: Ranks, device: torch.device) -> dict[str, float]:
     by_name = {
         "kl": sums.kl,
         "entropy": sums.entropy,

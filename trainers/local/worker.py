@@ -23,7 +23,7 @@ from trainers.local.state import Metrics
 _log = logging.getLogger(__name__)
 
 
-def work(order: Order, ranks: Ranks, device: torch.device) -> None:
+def run_worker(order: Order, ranks: Ranks, device: torch.device) -> None:
     """Train to the job's end, or until the stop file appears. Raises what `train` raises."""
     disable_progress_bar()  # the bars of loading and saving would be lines of the log
     if device.type == "cpu":

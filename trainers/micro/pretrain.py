@@ -80,7 +80,11 @@ def pretrain(
         for optimiser in optimisers:
             optimiser.param_groups[0]["lr"] = config.learning_rate * warmup_factor * decay_factor
         with torch.autocast(device, torch.bfloat16, enabled=on_gpu):
-            loss = _loss(model, *(tensor.to(device) for tensor in next(batches)))
+            ids, labels = (tensor.to(device) for tensor in next(batches))
+            # Right padding needs no attention mask, because under a causal mask no real token attends to it.
+            hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+            has_label = labels >= 0
+            loss = functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers:
@@ -91,14 +95,6 @@ def pretrain(
             report(step + 1, torch.stack(losses).mean().item())
             losses.clear()
     return model.cpu().eval()
-
-
-def _loss(model: Qwen3ForCausalLM, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the tokens that have a label; `ids` and `labels` are of `_padded`."""
-    # Right padding needs no attention mask, because under a causal mask no real token attends to it.
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    has_label = labels >= 0
-    return functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
 
 
 def _padded(batch: list[Example]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -133,18 +129,15 @@ class _Documents(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         prompts = self._tokenizer([prompt for prompt, _, _ in documents])["input_ids"]
         responses = self._tokenizer([response for _, response, _ in documents])["input_ids"]
         [newline], end = self._tokenizer("\n")["input_ids"], self._tokenizer.eos_token_id
-        return [
-            (prompt, [*response, end], [*(_without_choices(response, newline) if complete else response), end])
-            for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True)
-        ]
-
-
-def _without_choices(response: Tokens, newline: int) -> Tokens:
-    """The labels of a complete solution: none for the first token of a computed line, which is where one may guess."""
-    lines = response.count(newline)
-    starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
-    choices = frozenset(starts[:lines])
-    return [_NO_LABEL if i in choices else token for i, token in enumerate(response)]
+        examples = []
+        for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True):
+            labels = list(response)
+            if complete:  # no label for the first token of a computed line, which is where one may guess
+                starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
+                for start in starts[:-1]:  # the last line is the boxed answer
+                    labels[start] = _NO_LABEL
+            examples.append((prompt, [*response, end], [*labels, end]))
+        return examples
 
 
 def _document(held_out: frozenset[str], config: PretrainConfig, rng: random.Random) -> tuple[str, str, bool]:

@@ -39,7 +39,8 @@ def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFa
         ]
     )
     bpe.decoder = decoders.ByteLevel()
-    prompt_parts = _prompt_parts()
+    # The Solver's prompt before and after the question, and the Challenger's prompt, which is always the same.
+    prompt_parts = [*render(RZERO_SOLVER.messages("\0")).split("\0"), render(RZERO_CHALLENGER.messages())]
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY - len(prompt_parts),
         special_tokens=[PAD, IM_START, IM_END],
@@ -57,12 +58,6 @@ def render(messages: list[dict[str, str]]) -> str:
     """The text that the chat template makes of `messages`, up to the beginning of the assistant's answer."""
     turns = "".join(f"{IM_START}{message['role']}\n{message['content']}{IM_END}\n" for message in messages)
     return f"{turns}{IM_START}assistant\n"
-
-
-def _prompt_parts() -> list[str]:
-    """The Solver's prompt before and after the question, and the Challenger's prompt, which is always the same."""
-    before, after = render(RZERO_SOLVER.messages("\0")).split("\0")
-    return [before, after, render(RZERO_CHALLENGER.messages())]
 
 
 def _corpus(seed: int, documents: int) -> Iterator[str]:

@@ -119,7 +119,11 @@ def make_problem(rng: random.Random, operations: int | None = None, world: World
     """One problem with `operations` operations. By default their number is drawn as `world.solver_operations` says."""
     count = operations or _draw_operations(world.solver_operations, rng)
     if rng.random() < WORD_PROBLEMS:
-        return _boxes(rng) if count == 1 and rng.random() < 0.3 else _story(rng, count)
+        if count > 1 or rng.random() >= 0.3:
+            return _story(rng, count)
+        boxes, in_a_box, item = rng.randint(2, 9), _number(rng), rng.choice(ITEMS)
+        text = f"There are {boxes} boxes with {in_a_box} {item} each. How many {item} are there?"
+        return Problem(text, (boxes, in_a_box), ("*",))
     return _expression(rng, count)
 
 
@@ -141,14 +145,6 @@ def _draw_operations(weights: tuple[float, ...], rng: random.Random) -> int:
 def _number(rng: random.Random) -> int:
     """A random number, mostly of two digits."""
     return rng.randint(2, 9) if rng.random() < 0.3 else rng.randint(10, 99)
-
-
-def _boxes(rng: random.Random) -> Problem:
-    """A word problem with one product."""
-    boxes, in_a_box, item = rng.randint(2, 9), _number(rng), rng.choice(ITEMS)
-    return Problem(
-        f"There are {boxes} boxes with {in_a_box} {item} each. How many {item} are there?", (boxes, in_a_box), ("*",)
-    )
 
 
 def _story(rng: random.Random, operations: int) -> Problem:
