@@ -15,6 +15,9 @@ import pytest
 
 from benchmarks.postgres import temporary_postgresql
 from orchestrator.installation.home import ROOT
+from tests.chaos.scripted_faults import KILLED_IN
+
+pytestmark = pytest.mark.heavy
 
 
 def _under(fault: str, folder: Path, database: str | None = None) -> dict[str, Any]:
@@ -32,6 +35,15 @@ def _under(fault: str, folder: Path, database: str | None = None) -> dict[str, A
 def test_every_other_write_to_the_ledger_is_a_process_s_last_act(tmp_path: Path) -> None:
     outcome = _under("crashes", tmp_path)
     assert outcome["processes"] > 100
+    assert outcome["errors"] == []
+
+
+def test_a_kill_in_each_stage_loses_nothing(tmp_path: Path) -> None:
+    outcome = _under("stages", tmp_path)
+    killed_in = [file.name for file in (tmp_path / KILLED_IN).iterdir()]
+    for stage in ("evaluate", "generate_questions", "label_questions", "train_solver"):
+        assert any(stage in name for name in killed_in)
+    assert outcome["processes"] == len(killed_in) + 1
     assert outcome["errors"] == []
 
 
