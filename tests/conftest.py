@@ -166,6 +166,16 @@ def sqlite(tmp_path: Path, empty_sqlite: Path) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: Path) -> Iterator[Store]:
+    """A store on SQLite for a module whose tests all read the same rows."""
+    file = tmp_path_factory.mktemp("stored") / "coevo.db"
+    shutil.copyfile(empty_sqlite, file)
+    opened = open_store(f"sqlite:///{file}")
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(scope="session")
 def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prefect server without a worker."""
