@@ -160,7 +160,10 @@ PATHS = (
     "/runs/demo/iterations/1/questions?verdicts=kept",
     "/runs/demo/iterations/1/questions?p_hat_min=nan",
     "/runs/demo/iterations/1/questions?after=%00x",
+    "/runs/demo/iterations/1/questions?p_hat_max=2",
     "/runs/demo/export?texts=true",
+    "/runs/demo/export?texts=perhaps",
+    "/runs/nobody/stages?limit=1",
 )
 
 
