@@ -169,13 +169,13 @@ def test_your_reward(folder: Path) -> None:
     Path("groups.jsonl").write_text(json.dumps(group))
     Path("preset.toml").write_text(with_tables(OWN, SECTIONS["Your reward"]["preset.toml"]))
     score = ("--groups", "groups.jsonl", "--json")
-    own, parent = (json.loads(run(folder, "rewards", "score", name, *score)) for name in ("confident", "ttrl"))
+    own, parent = (json.loads(run(folder, "methods", "score", name, *score)) for name in ("confident", "ttrl"))
     assert own["rewards"] == [*(0.75, 0.75, 0.75, 0)]
     # An advantage is the share of the majority, 3/4, times how far a reward of TTRL is from the mean, 3/4.
     assert own["advantages"] == pytest.approx([*(3 / 16, 3 / 16, 3 / 16, -9 / 16)])
     assert parent["advantages"] == pytest.approx([*(0.5, 0.5, 0.5, -1.5)], abs=1e-5)
     assert "can start" in run(folder, "check", "preset.toml")
-    assert "confident" in json.loads(run(folder, "rewards", "--list", "--json"))
+    assert "confident" in json.loads(run(folder, "methods", "list", "--json"))
 
 
 def run(folder: Path, *command: str) -> str:

@@ -46,7 +46,7 @@ def test_rising_agreement_with_a_high_kl_is_hacking() -> None:
 @pytest.mark.parametrize(
     ("majority", "kl"),
     [
-        ([0.4, 0.6, 0.6, 0.55, 0.6], [0, 0.01, 0.1, 0.2, 0.3]),  # agreement has not risen since the beginning
+        ([0.4, 0.6, 0.6, 0.5, 0.58], [0, 0.01, 0.1, 0.2, 0.3]),  # agreement has not risen since the beginning
         ([0.4, 0.6, 0.8, 0.95, 0.95], [0, 0.01, 0.1, 0.1, 0.1]),  # agreement rises with a low KL: the Solver learns
     ],
 )

@@ -40,7 +40,7 @@ VLLM = [name for name in FILES if "llm_configs" in (APPLICATIONS / name).read_te
 
 def test_the_demo_takes_as_long_in_its_preset_as_in_the_readme() -> None:
     files = (ROOT / "README.md", PRESETS / "demo.toml")
-    first, second = (re.findall(r"on two CPU cores\W+(?:in )?(\S+ to \S+ minutes)", file.read_text()) for file in files)
+    first, second = (re.findall(r"\d+ to \d+ minutes", file.read_text()) for file in files)
     assert first == second != []
 
 

@@ -18,8 +18,8 @@ from core.faultpoints import FaultPoint, arm
 from orchestrator.installation.home import ROOT, Home
 from orchestrator.verification.run import verify_run
 from storage import queries
-from storage.contents import Contents, contents_of, differences
 from storage.session import Store, open_store
+from tests.chaos.contents import Contents, contents_of, differences
 from tests.orchestrator.stored_runs import RUN, go_on, store_loop
 
 _PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")

@@ -43,10 +43,10 @@ def test_a_plan_names_the_number_of_audits_or_the_detectable_drop() -> None:
     )
     assert json_of("audit", "plan", "--accuracy", "0.75", "--drop", "0.05")["audits"] == 1251
     assert "700 audits, compared with 5,000 earlier ones" in output_of(
-        "plan", "--accuracy", "0.75", "--reference", "5000"
+        "audit", "plan", "--accuracy", "0.75", "--reference", "5000"
     )
     assert "400 audits, compared with as many earlier ones, detect a drop of 8.5 points or more" in output_of(
-        "plan", "--have", "400"
+        "audit", "plan", "--have", "400"
     )
     assert "detect no drop from 50%" in output_of("audit", "plan", "--accuracy", "0.5", "--have", "2")
 

@@ -155,10 +155,6 @@ def test_a_busy_port_is_named_and_no_service_is_started(folder: Path) -> None:
     assert not (folder / "home" / "services.json").exists()
 
 
-def test_an_unknown_benchmark_is_refused_with_the_existing_ones(folder: Path) -> None:
-    assert_refused(coevo("bench", "nosuch"), "nosuch", "similarity")
-
-
 def test_grading_one_answer_is_refused(folder: Path) -> None:
     assert_refused(coevo("methods", "grade", "1"), "two answers")
 

@@ -12,6 +12,7 @@ from core.statistics.guard import Alarm, Guard, iteration_alarms
 from core.types import Stage, StageKey
 from orchestrator.stages import decision_form
 from orchestrator.stages.results import stage_result
+from services.drift.series import refresh
 from storage import queries
 from storage.models import Stages
 from storage.session import Store
@@ -33,6 +34,8 @@ def store(sqlite: Store) -> Store:
     texts = [alarm.text for alarm in alarms]
     health = {"alarms": [asdict(alarm) for alarm in (*alarms, step)], "warnings": [*texts, step.text, WARNING]}
     with sqlite.write() as session:
+        for t in (1, 2, 3):
+            refresh(session, "r", t)
         of_health = (Stages.run == "r", Stages.iteration == 3, Stages.stage == "check_health")
         session.execute(update(Stages).where(*of_health).values(result={**health, "action": "pause"}))
     return sqlite

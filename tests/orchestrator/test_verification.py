@@ -175,7 +175,7 @@ def test_a_damaged_page_of_the_database_is_a_violation_and_no_crash(copied: tupl
         {"challenger__trained": False},
         {"rollout_text": "kept", "rollout_prompts": 0},
         {"rollout_text": "none", "dataset__denominator": "parsed"},
-        {"guard__ill_posed": "roll_back"},
+        {"guard__actions__ill_posed": "roll_back"},
         {"evaluation__samples": 0, "dataset__filtered": False},
     ],
     ids=str,

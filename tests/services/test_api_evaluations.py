@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -142,5 +143,7 @@ def test_the_client_reads_evaluations(sqlite: Store, tmp_path: Path) -> None:
         assert [row["id"] for row in api.get("/evaluations")] == [key]
         assert [row["run"] for row in api.get("/evaluations", run=RUN)] == [RUN]
         assert api.get(f"/evaluations/{key}")["pass_at_1"]["n"] == 8
-        assert [record["question"] for record in api.items(f"/evaluations/{key}/records")] == [*ITEMS]
+        assert [record["question"] for record in api.items(f"/evaluations/{key}/records")] == [
+            asdict(item) for item in ITEMS
+        ]
         assert api.get(f"/evaluations/{key}/record", item="sums/0")["texts"] == [f"so {ODD}"] * 5

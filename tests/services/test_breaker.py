@@ -144,7 +144,9 @@ def test_a_service_that_limits_the_rate_is_not_down(clock: FakeClock) -> None:
 
     arrivals: list[float] = []
     with listening(Limited) as url:
-        service = Service(url=f"{url}/v1", model="m").model_copy(update={"attempts": 100, "deadline": 150})
+        service = Service(url=f"{url}/v1", model="m").model_copy(
+            update={"attempts": 100, "deadline": 150, "timeout": 10}
+        )
         for _ in range(2):
             with pytest.raises(InferenceError, match="HTTP 429"):
                 ask(service)

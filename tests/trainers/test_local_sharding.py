@@ -235,7 +235,7 @@ def test_a_sharded_round_goes_on_from_the_optimiser_of_a_whole_one(
         pair(train_until, job)
     assert_near(halves, whole_ranks)
     moments = [load_file(job.work_dir / "optimiser" / OPTIMISER) for job in (halves, whole_ranks)]
-    assert [of_job["0.step"].item() for of_job in moments] == [2 * 16, 2 * 16]  # two rounds of 4 steps, 4 updates each
+    assert [of_job["0.step"].item() for of_job in moments] == [2 * 8, 2 * 8]  # two rounds of 4 steps, 2 updates each
 
 
 def local_numbers(tensors: Sequence[Tensor]) -> int:
