@@ -53,15 +53,16 @@ _SERVICES = {"browser", "page", "prefect", "prefect_url", "postgresql_server", "
 _ON_EITHER_DATABASE = ("test_queries_", "test_session", "test_views", "test_ledger", "test_faults")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, and pytest the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests by what they use: the marks say in which tier they run (CONTRIBUTING.md)."""
     for item in items:
         fixtures = {*getattr(item, "fixturenames", ())}
-        if {"live", "gpus"} & fixtures:
+        if {"live", "live_gpus"} & fixtures:
             item.add_marker("live")
-        if item.get_closest_marker("live"):
-            item.add_marker(pytest.mark.xdist_group("live"))
+        if item.get_closest_marker("live") and config.getoption("loadgroup", False):
+            item._nodeid += (
+                "@live"  # as xdist does it for its mark `xdist_group`, before it sees the marks of this hook
+            )
         if _SERVICES & fixtures:
             item.add_marker("heavy")
         if _database(item) == "postgresql":
