@@ -1,24 +1,33 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. The tests have three tiers (CONTRIBUTING.md).
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo test proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
+.PHONY: demo check light test most proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
 
-test: ready lint  ## Style, types, and every test that needs minutes and no more than .venv
-	@$(BIN)/pytest -m "not live and not slow" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-	@$(BIN)/pytest -m "live and not slow"
+check: $(INSTALLED)  ## Style, types, and the tests that start no service: two minutes
+	@tests/tier.sh "make check" 2 $(MAKE) --no-print-directory lint light
+
+light:
+	@$(BIN)/pytest -m "not live and not slow and not heavy" --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+
+# The live tests wait most of their time, so they have a process beside the two that the cores are for: tests/conftest.py.
+test: ready  ## Style, types, and every test that needs minutes and no more than .venv: twelve minutes on two cores
+	@tests/tier.sh "make test" 12 $(MAKE) --no-print-directory lint most
+
+most:
+	@$(BIN)/pytest -m "not slow" --numprocesses=3 --dist=loadgroup --no-loadscope-reorder
 
 proofs: $(VLLM)  ## The shortest live proof of what `make test` leaves out: vLLM, and EasyR1 where it is; CI runs both
 	@$(BIN)/pytest -m proof tests/services/test_vllm_live.py tests/trainers/test_easyr1_contract.py
 
-test-all: ready $(VLLM) lint  ## Every test that this machine can run, and at the end what it cannot run
-	@tests/all.sh $(BIN)/python
+test-all: ready $(VLLM)  ## Every test that this machine can run, and at the end what it cannot run: an hour and a half
+	@tests/tier.sh "make test-all" 90 tests/all.sh $(BIN)/python
 
 ready:  # both wait for downloads, and pip for one core
 	@$(MAKE) --no-print-directory --jobs=2 $(INSTALLED) system

@@ -31,6 +31,7 @@ if ! docker info >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v debootstrap
   tests/containers/engine.sh start && PATH=$COEVO_CONTAINERS_STATE/bin:$PATH
 fi
 
+part "style and types" make --no-print-directory lint
 part "tests without services" "$python" -m pytest -m "not live" --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 part "tests with services" "$python" -m pytest -m live
 part "EasyR1" tests/trainers/easyr1_on_a_cpu/run.sh && sed -i /COEVO_EASYR1/d "$log"  # skipped before, but run now

@@ -8,12 +8,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from sqlalchemy import create_engine, make_url
+from xdist.scheduler import LoadGroupScheduling
 
 from benchmarks.postgres import server_folder, temporary_postgresql
 from services.inference import access
@@ -45,14 +47,47 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use real services as `live`: `make test` runs them one after the other, after it has run the
-    other tests in two processes."""
+# Fixtures of services that a test or its module has to itself, or shares with the tests of its process.
+_SERVICES = {"browser", "page", "prefect", "prefect_url", "postgresql_server", "own_postgresql", "own_ray", "_ray"}
+# Tests for which the kind of database matters, because they are about SQL, connections, locks or leases.
+_ON_EITHER_DATABASE = ("test_queries_", "test_session", "test_views", "test_ledger", "test_faults")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests by what they use: the marks say in which tier they run (CONTRIBUTING.md)."""
     for item in items:
-        if {"live", "gpus"} & set(getattr(item, "fixturenames", ())):
+        fixtures = {*getattr(item, "fixturenames", ())}
+        if {"live", "live_gpus"} & fixtures:
             item.add_marker("live")
-    # The tests of trainers and services take longest: run them first.
+        if item.get_closest_marker("live") and config.getoption("loadgroup", False):
+            item._nodeid += (
+                "@live"  # as xdist does it for its mark `xdist_group`, before it sees the marks of this hook
+            )
+        if _SERVICES & fixtures:
+            item.add_marker("heavy")
+        if _database(item) == "postgresql":
+            item.add_marker("heavy")
+            if not item.path.name.startswith(_ON_EITHER_DATABASE):
+                item.add_marker("slow")
+    # What takes longest comes first: the live tests, then those of chaos, trainers and services.
     items.sort(key=lambda item: item.path, reverse=True)
+    items.sort(key=lambda item: (item.get_closest_marker("live") is None, "chaos" not in item.path.parts))
+
+
+def _database(item: pytest.Item) -> object:
+    callspec = getattr(item, "callspec", None)
+    return callspec and callspec.params.get("database_url")
+
+
+class _FilesAndLive(LoadGroupScheduling):
+    """The tests of a file have one process, and so have all live tests: they share one Ray, Serve and Prefect."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(super()._split_scope(nodeid)).partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
+    return _FilesAndLive(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +163,16 @@ def sqlite(tmp_path: Path, empty_sqlite: Path) -> Iterator[Store]:
     home's own database."""
     shutil.copyfile(empty_sqlite, tmp_path / "coevo.db")
     opened = open_store(f"sqlite:///{tmp_path}/coevo.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: Path) -> Iterator[Store]:
+    """A store on SQLite for a module whose tests all read the same rows."""
+    file = tmp_path_factory.mktemp("stored") / "coevo.db"
+    shutil.copyfile(empty_sqlite, file)
+    opened = open_store(f"sqlite:///{file}")
     yield opened
     opened.close()
 

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.fuzzing.targets import TARGETS, Resources, resources
 
+pytestmark = pytest.mark.slow
+
 _INPUTS, _EXPORTS = 40, 5  # of each target; an export takes a second
 
 

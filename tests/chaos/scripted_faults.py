@@ -38,6 +38,7 @@ _CLOCK_MOVES: tuple[FaultPoint, ...] = ("stage claimed", "batch begun", "step en
 # Bytes that each process may write more than the one before: while the base model is copied, and in the stages.
 _COPYING, _WORKING = 64 * 1024, 32 * 1024
 _AT_ONCE, _TRIGGERS = 4, 20
+KILLED_IN = "killed-in"  # the folder that has a file for each stage in which a process was killed
 
 
 @dataclass
@@ -94,6 +95,20 @@ def crashes(processes: Processes) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     processes.one_after_another(crash, lambda: rng.seed(processes.count))
+
+
+def stages(processes: Processes) -> None:
+    """In each stage, a process is killed when it has stored its first batch or ended its first step."""
+    (processes.folder / KILLED_IN).mkdir()
+
+    def kill(name: FaultPoint, unit: str) -> None:
+        *stage, part = unit.split("/")
+        file = processes.folder / KILLED_IN / "-".join(stage)
+        if name in ("batch stored", "step ended") and part != "0" and not file.exists():  # 0: a stage has begun
+            file.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    processes.one_after_another(kill, lambda: None)
 
 
 def clock(processes: Processes) -> None:

@@ -13,6 +13,8 @@ import pytest
 from core.faultpoints import FAULT_POINTS
 from orchestrator.installation.home import ROOT
 
+pytestmark = pytest.mark.heavy
+
 OF_TRAINERS = {"training begun"}  # the scripted loop has a fake training
 
 
@@ -50,6 +52,7 @@ def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_p
     assert {*outcome["killed_at"]} == {*FAULT_POINTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", SEEN_AS)
 def test_a_planted_bug_is_seen(outcomes: dict[str, Any], bug: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     def is_seen(outcome: dict[str, Any]) -> bool:

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from core.faultpoints import FAULT_POINTS
 from orchestrator.installation.home import ROOT
 from tests.chaos import small_run
 from tests.live import Live
 
 
+@pytest.mark.slow
 def test_thirty_kills_lose_nothing(live: Live) -> None:
     """The first run is killed at every fault point. With --here, only processes of the campaign's runs are killed."""
     command = [sys.executable, "-m", "tests.chaos", "--kills", "30", "--here", "--json"]

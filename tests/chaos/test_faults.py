@@ -15,6 +15,9 @@ import pytest
 
 from benchmarks.postgres import temporary_postgresql
 from orchestrator.installation.home import ROOT
+from tests.chaos.scripted_faults import KILLED_IN
+
+pytestmark = pytest.mark.heavy
 
 
 def _under(fault: str, folder: Path, database: str | None = None) -> dict[str, Any]:
@@ -35,12 +38,23 @@ def test_every_other_write_to_the_ledger_is_a_process_s_last_act(tmp_path: Path)
     assert outcome["errors"] == []
 
 
+def test_a_kill_in_each_stage_loses_nothing(tmp_path: Path) -> None:
+    outcome = _under("stages", tmp_path)
+    killed_in = [file.name for file in (tmp_path / KILLED_IN).iterdir()]
+    for stage in ("evaluate", "generate_questions", "label_questions", "train_solver"):
+        assert any(stage in name for name in killed_in)
+    assert outcome["processes"] == len(killed_in) + 1
+    assert outcome["errors"] == []
+
+
+@pytest.mark.slow
 def test_the_clock_moves_by_hours_in_both_directions(tmp_path: Path, database_url: str) -> None:
     outcome = _under("clock", tmp_path, database_url)
     assert outcome["processes"] > 3
     assert outcome["errors"] == []
 
 
+@pytest.mark.slow
 def test_four_processes_recover_a_run_at_once(tmp_path: Path) -> None:
     outcome = _under("rivals", tmp_path)
     assert len(outcome["errors"]) > 10
@@ -56,6 +70,7 @@ def test_of_twenty_starts_at_once_one_works(tmp_path: Path, database_url: str) -
         assert re.search("(RunHeld|StageHeld): .*process .* on", error), error
 
 
+@pytest.mark.slow
 def test_postgresql_cuts_connections_in_a_transaction_and_starts_again(tmp_path: Path, own_postgresql: str) -> None:
     outcome = _under("cut", tmp_path, own_postgresql)
     assert len(outcome["errors"]) > 10
@@ -64,6 +79,7 @@ def test_postgresql_cuts_connections_in_a_transaction_and_starts_again(tmp_path:
     assert any("terminating connection" in error for error in outcome["errors"])
 
 
+@pytest.mark.slow
 def test_the_disk_is_full_at_one_write_after_another(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

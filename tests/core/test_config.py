@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from core.faults import Fault
+from core.methods import METHODS
 from core.methods.evol_rl import EvolRl
 from core.settings.alerts import RULES
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
@@ -14,6 +17,17 @@ from core.settings.parsing import ConfigError, load_config, parse_config
 from core.statistics.guard import Signal
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
+
+
+@contextmanager
+def refused(setting: str | None) -> Iterator[list[Fault]]:
+    """The block raises a `ConfigError` that names this setting, or none; yields its faults, which come when it ends.
+    The sentences are in tests/messages.txt."""
+    faults = list[Fault]()
+    with pytest.raises(ConfigError) as error:
+        yield faults
+    faults += error.value.faults
+    assert (setting in {fault.setting for fault in faults}) if setting else not faults
 
 
 @pytest.mark.parametrize("preset", sorted(RUNS.glob("*.toml")), ids=lambda path: path.stem)
@@ -63,53 +77,46 @@ def test_the_oracle_none_means_no_audit_and_an_unknown_oracle_is_refused(tmp_pat
     (tmp_path / "a.toml").write_text('[audit]\noracle = "none"\n')
     assert load_config(tmp_path / "a.toml").audit.oracle is None
     (tmp_path / "b.toml").write_text('[audit]\noracle = "someone"\n')
-    with pytest.raises(ConfigError, match=r"audit\.oracle: expected one of exact, .* none, got 'someone'"):
+    with refused("audit.oracle"):
         load_config(tmp_path / "b.toml")
 
 
 @pytest.mark.parametrize(
-    ("toml", "complaint"),
+    ("toml", "setting"),
     [
-        ("[dataset]\ncandidate = 3\n", r"dataset\.candidate: unknown setting; did you mean dataset\.candidates\?"),
-        ("[dataset]\ncandidates = 0\n", r"dataset\.candidates: expected more than 0, got 0"),
-        (
-            "[dataset]\nband = [0.8, 0.3]\n",
-            r"dataset\.band: expected \[low, high\] with low <= high, got \[0\.8, 0\.3\]",
-        ),
-        (
-            "[solver.training]\nrollouts_per_prompt = 1\n",
-            r"solver\.training\.rollouts_per_prompt: expected at least 2, got 1",
-        ),
-        ("[solver.training]\nbetas = [0.9, 1.0]\n", r"solver\.training\.betas\.1: expected less than 1, got 1\.0"),
-        ("iterations = \n", "not valid TOML"),
+        ("[dataset]\ncandidate = 3\n", "dataset.candidate"),
+        ("[dataset]\ncandidates = 0\n", "dataset.candidates"),
+        ("[dataset]\nband = [0.8, 0.3]\n", "dataset.band"),
+        ("[solver.training]\nrollouts_per_prompt = 1\n", "solver.training.rollouts_per_prompt"),
+        ("[solver.training]\nbetas = [0.9, 1.0]\n", "solver.training.betas.1"),
+        ("iterations = \n", None),  # no TOML
     ],
 )
-def test_a_bad_setting_is_named_in_the_error(tmp_path: Path, toml: str, complaint: str) -> None:
+def test_a_bad_setting_is_named_in_the_error(tmp_path: Path, toml: str, setting: str | None) -> None:
     (tmp_path / "bad.toml").write_text(toml)
-    with pytest.raises(ConfigError, match=complaint):
+    with refused(setting):
         load_config(tmp_path / "bad.toml")
 
 
 @pytest.mark.parametrize(
-    ("value", "complaint"),
+    "value",
     [
-        pytest.param("9" * 5_000, r"Exceeds the limit \(4300 digits\)", id="an integer that Python cannot hold"),
-        pytest.param("[" * 60 + "]" * 60, "expected at most 50 levels of tables and lists, got 61", id="deep"),
-        pytest.param("[" * 5_000, "maximum recursion depth exceeded", id="deeper than Python can follow"),
+        pytest.param("9" * 5_000, id="an integer that Python cannot hold"),
+        pytest.param("[" * 60 + "]" * 60, id="deep"),
+        pytest.param("[" * 5_000, id="deeper than Python can follow"),
     ],
 )
-def test_a_preset_that_python_cannot_hold_is_refused(tmp_path: Path, value: str, complaint: str) -> None:
+def test_a_preset_that_python_cannot_hold_is_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "bad.toml").write_text(f"seed = {value}\n")
-    with pytest.raises(ConfigError, match=rf"bad\.toml: not valid TOML: {complaint}"):
+    with refused(None):
         load_config(tmp_path / "bad.toml")
 
 
 def test_a_preset_that_is_no_text_or_no_file_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes("# für\n".encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"latin\.toml: expected text in UTF-8, got the byte 0xfc"):
-        load_config(tmp_path / "latin.toml")
-    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
-        load_config(tmp_path)
+    for path in (tmp_path / "latin.toml", tmp_path):
+        with pytest.raises(ConfigError, match=re.escape(str(path))):
+            load_config(path)
 
 
 def test_every_number_has_bounds() -> None:
@@ -142,23 +149,22 @@ def _numbers(parts: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     ],
 )
 def test_a_number_above_its_bound_is_refused(name: str, value: float, bound: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with refused(name) as faults:
         load_config(RUNS / "demo.toml", {name: value})
-    message = rf"overrides {name}=.*: expected at most {bound}, got {re.escape(repr(value))}"
-    assert re.fullmatch(message, str(refused.value))
+    assert (faults[0].expected, faults[0].got) == (f"at most {bound}", repr(value))
 
 
 def test_the_error_lists_a_limited_number_of_complaints() -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         parse_config({**{f"k{i}": 1 for i in range(1_000)}, "seed": "x" * 1_000_000, "y" * 1_000_000: 1}, "a test")
-    assert str(refused.value).endswith("\n  and 982 more")
-    assert len(str(refused.value)) < 5_000
+    assert "982" in str(error.value)
+    assert len(str(error.value)) < 5_000
 
 
 def test_an_override_can_change_a_section_s_setting_and_not_a_value_s() -> None:
     path = RUNS / "demo.toml"
     assert load_config(path, {"dataset.candidates": 320}).dataset.candidates == 320
-    with pytest.raises(ConfigError, match=r"overrides seed\.x=1: expected a whole number"):
+    with refused("seed.x"):
         load_config(path, {"seed.x": 1})
 
 
@@ -174,50 +180,31 @@ def test_an_overridden_method_has_its_own_defaults_and_not_the_preset_s_settings
 
 
 def test_the_error_for_an_unknown_method_lists_all_methods() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"type=grop: .*'rzero', 'supervised', 'scrl'.*; did you mean 'grpo'\?",
-    ):
+    with refused("solver.reward.type") as faults:
         load_config(RUNS / "demo.toml", {"solver.reward.type": "grop"})
+    for method in METHODS:
+        assert f"'{method}'" in str(faults[0].expected)
 
 
 @pytest.mark.parametrize(
-    ("reward", "complaint"),
+    ("reward", "setting"),
     [
-        ({"type": "grpo", "advantage": "set"}, "'set' belongs to poly_epo and pass_at_n"),
-        ({"type": "poly_epo", "set_size": 9}, r"reward\.set_size: expected at most 8"),
-        ({"type": "poly_epo", "set_size": 5, "trained_share": 0.5}, r"reward\.set_size: expected at most 4"),
-        ({"type": "rzero", "labels": "online"}, r"solver\.reward\.labels: expected 'offline', got 'online'"),
+        ({"type": "grpo", "advantage": "set"}, "advantage"),
+        ({"type": "poly_epo", "set_size": 9}, "set_size"),
+        ({"type": "poly_epo", "set_size": 5, "trained_share": 0.5}, "set_size"),
+        ({"type": "rzero", "labels": "online"}, "labels"),
     ],
 )
-def test_settings_that_a_method_does_not_allow_are_refused(reward: dict[str, object], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
+def test_settings_that_a_method_does_not_allow_are_refused(reward: dict[str, object], setting: str) -> None:
+    with refused(f"solver.reward.{setting}"):
         parse_config({"solver": {"reward": reward}}, "a test")
 
 
-@pytest.mark.parametrize(
-    ("preset", "overrides", "complaint"),
-    [
-        (
-            "micro",
-            {"solver.reward.type": "srt", "prompts.labels": "offline"},
-            "prompts.labels=offline: expected 'none', got 'offline', but srt learns without given labels; set "
-            "prompts.labels = 'none', or also set solver.reward.labels = 'offline'",
-        ),
-        (
-            "micro",
-            {"prompts.labels": "offline"},
-            "prompts.labels=offline: expected 'none', got 'offline', but ttrl learns without given labels; set "
-            "prompts.labels = 'none'",
-        ),
-    ],
-)
-def test_labels_that_a_method_would_not_use_are_refused(
-    preset: str, overrides: dict[str, object], complaint: str
-) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_config(RUNS / f"{preset}.toml", overrides)
-    assert complaint in str(refused.value)
+@pytest.mark.parametrize("method", ["srt", "ttrl"])
+def test_labels_that_a_method_would_not_use_are_refused(method: str) -> None:
+    with refused("prompts.labels") as faults:
+        load_config(RUNS / "micro.toml", {"solver.reward.type": method, "prompts.labels": "offline"})
+    assert ("solver.reward.labels" in str(faults[0].remedy)) == (method == "srt")  # which can use them
 
 
 @pytest.mark.parametrize(
@@ -233,12 +220,11 @@ def test_labels_that_a_method_would_not_use_are_refused(
     ],
 )
 def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, value: object, kind: str | None) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_config(RUNS / f"{preset}.toml", {name: value})
-    complaint = {"self_train": "challenger", "co_evolve": "prompts"}.get(str(value), name)
+    setting = {"self_train": "challenger", "co_evolve": "prompts"}.get(str(value), name)
     other = kind or {"self_train": "co_evolve", "co_evolve": "self_train"}[str(value)]
-    message = rf"{complaint}(=.*)?: only a run of kind {other} has this setting; leave it out"
-    assert re.search(message, str(refused.value))
+    with refused(setting) as faults:
+        load_config(RUNS / f"{preset}.toml", {name: value})
+    assert other in next(fault.problem for fault in faults if fault.setting == setting)
 
 
 @pytest.mark.parametrize(
@@ -252,9 +238,7 @@ def test_a_setting_of_the_other_kind_of_run_is_refused(preset: str, name: str, v
 def test_a_warm_up_ends_before_its_training(preset: str, optimiser: dict[str, str], steps: int) -> None:
     name, path = "solver.training.warmup_steps", RUNS / f"{preset}.toml"
     load_config(path, {name: steps - 1, **optimiser})
-    with pytest.raises(
-        ConfigError, match=f"{name}={steps}: expected fewer than the {steps} steps of the training, got {steps}"
-    ):
+    with refused(name):
         load_config(path, {name: steps, **optimiser})
 
 
@@ -269,7 +253,7 @@ def test_labelled_data_is_trained_on_with_the_solver_s_numbers() -> None:
     }
     fewer = load_config(path, {**labelled, "labelled.steps": 3, "solver.training.warmup_steps": 2}).trainings[-1]
     assert fewer.training == solver.training.model_copy(update={"steps": 3, "warmup_steps": 2})
-    with pytest.raises(ConfigError, match=r"labelled\.steps"):
+    with refused("labelled.steps"):
         load_config(path, {**labelled, "labelled.steps": 2, "solver.training.warmup_steps": 2})
 
 
@@ -290,25 +274,23 @@ def test_rounds_on_given_prompts_are_one_training_by_default() -> None:
 
 
 def test_the_error_for_self_training_without_prompts_names_the_missing_table() -> None:
-    with pytest.raises(ConfigError, match=r"\n  prompts: expected a value, got none$"):
+    with refused("prompts"):
         parse_config({"kind": "self_train", "seed": 1}, "a test")
 
 
 def test_the_error_for_an_unknown_kind_lists_both_kinds() -> None:
-    with pytest.raises(ConfigError, match="overrides kind=both: expected co_evolve or self_train, got 'both'"):
+    with refused("kind"):
         load_config(RUNS / "demo.toml", {"kind": "both"})
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("name", "value", "setting"),
     [
-        ("checkpoints.keep", 0, "checkpoints.keep=0: expected 'all' or 'best_and_last', or more than 0, got 0"),
-        ("solver.signals.embedder", {"url": 3, "model": "m"}, "solver.signals.embedder.url: expected a text, got 3"),
+        ("checkpoints.keep", 0, "checkpoints.keep"),
+        ("solver.signals.embedder", {"url": 3, "model": "m"}, "solver.signals.embedder.url"),
     ],
 )
-def test_a_value_that_may_be_of_several_types_has_one_fault(name: str, value: object, message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_value_that_may_be_of_several_types_has_one_fault(name: str, value: object, setting: str) -> None:
+    with refused(setting) as faults:
         load_config(RUNS / "demo.toml", {name: value})
-    [fault] = refused.value.faults
-    assert str(fault).endswith(message)
-    assert "more" not in str(refused.value).replace("more than", "")
+    assert len(faults) == 1

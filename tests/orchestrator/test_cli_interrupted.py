@@ -99,7 +99,7 @@ def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
     address = {PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api", PREFECT_CLIENT_MAX_RETRIES: 2}
     with (
         temporary_settings(address),
-        pytest.raises(RunError, match=r"run night: interrupted, because Prefect does not answer: .*refused"),
+        pytest.raises(RunError, match=r"night.*Prefect"),
     ):
         running.run_flow("night", "demo", 1, {})
     assert pauses.count(0) == 3  # httpx pauses so in each request, before it connects again

@@ -110,7 +110,7 @@ def test_a_training_that_could_never_have_its_slot_is_refused_at_once(live: Live
 
 
 @pytest.fixture(scope="module")
-def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Services on a Ray that reports three GPUs."""
     fitting = {"RAY_OVERRIDE_RESOURCES": '{"GPU": 3}', "FAKE_EASYR1_ADDS": "0"}
     with pytest.MonkeyPatch.context() as environment:
@@ -121,7 +121,7 @@ def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 @pytest.mark.slow
-def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Live, tmp_path: Path) -> None:
+def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(live_gpus: Live, tmp_path: Path) -> None:
     """Each run's trainings take two of three GPUs, an application takes one. While a Challenger trains, all are taken,
     and neither run waits for a GPU of the other's applications."""
     tree = yaml.safe_load((APPLICATIONS / "embedded.yaml").read_text())
@@ -138,20 +138,20 @@ def test_two_runs_on_easyr1_share_gpus_that_the_applications_give_back(gpus: Liv
         "challenger.training.prompts_per_step=2",  # EasyR1 divides them among the GPUs
         "trainer.update_micro_batch=1",
     )
-    running = [gpus.start(*_run(gpus, name, *settings)) for name in ("a", "b")]
+    running = [live_gpus.start(*_run(live_gpus, name, *settings)) for name in ("a", "b")]
     gpus_of_applications = dict[str, set[float]]()
 
     def over() -> bool:
-        for stage in training_stages(gpus).values():
-            gpus_of_applications.setdefault(stage, set()).add(reserved(gpus.services)["GPU"])
+        for stage in training_stages(live_gpus).values():
+            gpus_of_applications.setdefault(stage, set()).add(reserved(live_gpus.services)["GPU"])
         return all(process.poll() is not None for process in running)
 
     wait_until(over, "both runs to end", 600)
-    log = (gpus.home.logs / "started.log").read_text()
+    log = (live_gpus.home.logs / "started.log").read_text()
     assert [process.returncode for process in running] == [0, 0], log[-3000:]
     assert 0 in gpus_of_applications["train_solver"]
     assert max(gpus_of_applications["train_challenger"]) == 1
     for run in ("a", "b"):
-        with gpus.store().read() as session:
+        with live_gpus.store().read() as session:
             assert {row.status for row in queries.ledger.stages_of(session, run)} == {"done"}
-    assert [row.used > 0 for row in jobs(gpus)] == [True] * 4
+    assert [row.used > 0 for row in jobs(live_gpus)] == [True] * 4

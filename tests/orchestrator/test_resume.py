@@ -1,4 +1,4 @@
-"""A run that is killed in every stage and resumed ends as if it had not been interrupted."""
+"""A run that is killed again and again and resumed ends as if it had not been interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.plan import LOOP, WITH_BRANCH
 from orchestrator.verification.run import verify_run
 from storage import queries
 from storage.checkpoints import verify
-from storage.models import EvaluatedItems, Evaluations, Rollouts, TrainMetrics
+from storage.models import EvaluatedItems, Evaluations, TrainMetrics
 from tests.live import COEVO, Live, wait_until
 from tests.orchestrator import whole_runs
 from tests.orchestrator.whole_runs import WholeRun
@@ -27,9 +27,11 @@ from tests.served import replicas
 RUN = "killed"
 
 
-def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Live, whole_run: WholeRun) -> None:
+def test_a_run_killed_in_each_training_and_evaluation_ends_with_the_same_rows_and_hashes(
+    live: Live, whole_run: WholeRun
+) -> None:
     """The run is started over REST and resumed once over REST, so that the flow runner works on it; else by commands.
-    In a training it is killed from outside, and in the other stages at a fault point, because they are short."""
+    The kills in the other stages, and at every fault point, are those of tests/chaos."""
     work = live.home.work / RUN / "1"
     overrides = (("--set", f"{name}={json.dumps(value)}") for name, value in whole_runs.OVERRIDES.items())
     _begin_over_rest(live, "start", "demo", "--name", RUN, *chain.from_iterable(overrides))
@@ -45,9 +47,6 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     _wait_for(live, None, "Challenger training", (work / "train_challenger" / "step_1").exists)
     _worker(live).kill()
     wait_until(lambda: whole_runs.status(live, RUN) == "failed", "the runner to mark the run as failed")
-    _check_that_it_is_killed_in(live, "1/generate_questions/")
-    _check_that_it_is_killed_in(live, "1/label_questions/")
-    assert 0 < _count(live, "rollouts") < len(whole_run.rows["rollouts"])
     for what, reached in (
         ("Solver training", lambda: (work / "train_solver" / "step_1").exists() and _count(live, "train_metrics") > 0),
         ("training on labelled data", (work / "train_labelled" / "step_1").exists),
@@ -75,6 +74,7 @@ def test_a_run_killed_in_every_stage_ends_with_the_same_rows_and_hashes(live: Li
     assert stages["train_challenger"].attempt == stages["train_labelled"].attempt == 2
 
 
+@pytest.mark.slow
 def test_a_chained_training_on_labelled_data_gives_the_branch_s_checkpoint(live: Live, whole_run: WholeRun) -> None:
     """In the first iteration both start from the same Solver. Only the chained one is the run's Solver afterwards."""
     settings = {**whole_runs.OVERRIDES, "labelled.chained": True}
@@ -110,11 +110,6 @@ def _begin_over_rest(live: Live, *arguments: str) -> None:
     wait_until(lambda: whole_runs.status(live, RUN) == "running", "the flow to begin")
 
 
-def _check_that_it_is_killed_in(live: Live, stage: str) -> None:
-    """Resume the run, to be killed when it has stored the first batch of this stage, ITERATION/STAGE/."""
-    assert live.start_killed_at("batch stored", stage, "resume", RUN).wait() == -signal.SIGKILL
-
-
 def _check_that_a_second_resume_is_refused(live: Live) -> None:
     refused = live.coevo("resume", RUN)
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -140,7 +135,6 @@ def _count(live: Live, table: str) -> int:
     """The number of the run's rows in a table; of `train_metrics`, those of the Solver."""
     of_run = {
         "evaluated_items": EvaluatedItems.evaluation_id.in_(select(Evaluations.id).where(Evaluations.run == RUN)),
-        "rollouts": Rollouts.question_id.like(f"{RUN}/%"),
         "train_metrics": (TrainMetrics.run == RUN) & (TrainMetrics.role == "solver"),
     }
     with live.store().read() as session:

@@ -19,6 +19,8 @@ from orchestrator.runner import process as runner
 from tests.live import terminated, wait_until
 from tests.services.prefect_server import AUTH, prefect_server
 
+pytestmark = pytest.mark.heavy
+
 ENDS_ONCE_THE_OTHER_RUNS = 'until [ -s "{other}" ]; do sleep 0.05; done'
 STAYS = 'echo $$ > "{own}"; exec sleep 600'
 

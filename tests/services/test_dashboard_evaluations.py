@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from evaluation_examples import ODD, store_evaluation, store_recheck
@@ -17,13 +16,12 @@ from tests.api_server import served
 from tests.browsing import violations, without_complaints
 
 
-@pytest.fixture
-def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
-    key = store_evaluation(sqlite, tmp_path / "texts")
-    store_recheck(sqlite, key, "judge_gpt_4o_equivalence")
-    with served(
-        create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
-    ) as url:
+@pytest.fixture(scope="module")
+def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    texts = tmp_path_factory.mktemp("texts")
+    key = store_evaluation(stored, texts)
+    store_recheck(stored, key, "judge_gpt_4o_equivalence")
+    with served(create_app(stored, texts, ask_for_keys=False, installation=Installation(texts=texts))) as url:
         yield url
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,17 +38,17 @@ _EDGES = """([selector, text]) => {
 }"""
 
 
-@pytest.fixture
-def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a dashboard with a question whose text, label and answers reverse the text after them."""
-    fill(sqlite)
-    with sqlite.write() as session:
+    fill(stored)
+    with stored.write() as session:
         odd = f"{RUN}/1/000001"
         session.execute(update(Questions).where(Questions.id == odd).values(text=f"Is it {OVERRIDE}evil?"))
         classes = [[f"3{OVERRIDE}", 3], [f"4{OVERRIDE}", 1]]
         label = update(PseudoLabels).where(PseudoLabels.question_id == odd)
         session.execute(label.values(answer=f"3{OVERRIDE}", classes=classes))
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url:
+    with served(create_app(stored, tmp_path_factory.mktemp("exports"), ask_for_keys=False)) as url:
         yield url
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from api_examples import RUN, fill, training_rollouts
@@ -27,22 +26,23 @@ LOOKS: tuple[Look, ...] = (("light", 1400), ("light", 420), ("dark", 420), ("dar
 PAGE = f"/runs/{RUN}/training/solver/1"
 
 
-@pytest.fixture
-def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A dashboard with the training of the examples, and one of a Challenger whose first rollout is hostile."""
-    fill(sqlite)
+    texts = tmp_path_factory.mktemp("texts")
+    fill(stored)
     hostile, malformed = training_rollouts()[:2]
     hostile = replace(hostile, question_id=None, question=HOSTILE, answer=None, agrees=None)
     malformed = replace(malformed, question_id=None, question=None, answer=None, agrees=None)
-    with sqlite.write() as session:
+    with stored.write() as session:
         queries.training_rollouts.add(session, Training(RUN, 1, "challenger"), [hostile, malformed])
         queries.traces.add_trained_on(session, [TrainedOnRow(f"{RUN}/1/000000", f"{RUN}/solver/1", [1, 2])])
     kept: dict[Role, list[TrainingRollout]] = {"solver": training_rollouts()[:4], "challenger": [hostile]}
     for role, rollouts in kept.items():
-        writer = TextWriter(training_texts_paths(tmp_path, RUN, 1, role)[0])
+        writer = TextWriter(training_texts_paths(texts, RUN, 1, role)[0])
         writer.add(0, [RolloutText(row.prompt_key, row.rollout, HOSTILE) for row in rollouts])
         writer.finish()
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path))) as url:
+    with served(create_app(stored, texts, ask_for_keys=False, installation=Installation(texts=texts))) as url:
         yield url
 
 

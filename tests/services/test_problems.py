@@ -43,47 +43,39 @@ ITERATION = f"/runs/{RUN}/iterations/1"
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "detail"),
+    ("path", "status", "subject"),
     [
-        ("/runs/nobody", 404, "run nobody: no such run; the store has demo"),
-        ("/runs/nobody/series", 404, "run nobody: no such run"),
-        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099': no question has this id"),
-        (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7: no such checkpoint"),
-        (f"{ITERATION}/questions?limit=201", 422, "query.limit: expected at most 200, got 201"),
-        (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict: expected 'kept', 'too_easy', 'too_hard', "),
-        (f"{ITERATION}/questions?p_hat_min=nan", 422, "query.p_hat_min: expected a finite number, got nan"),
-        (f"{ITERATION}/questions?p_hat_max=2", 422, "query.p_hat_max: expected at most 1, got 2"),
-        (f"{ITERATION}/questions?verdict=kep", 422, "or 'duplicate', got 'kep'; did you mean 'kept'?"),
-        (f"/runs/{RUN}/export?texts=true", 422, "query.texts: expected what=votes, got what=questions"),
-        (f"/runs/{RUN}/export?texts=perhaps", 422, "query.texts: expected true or false, got 'perhaps'"),
-        (f"{ITERATION}/questions?verdicts=kept", 422, "query.verdicts: no such parameter (did you mean verdict?)"),
-        ("/runs?status=failed", 422, "query.status: no such parameter (did you mean state?); expected one of name, "),
-        ("/runs/nobody/stages?limit=1", 422, "query.limit: this route has no parameters"),
-        (f"{ITERATION}/questions?after=%00x", 400, "after: expected `next` of a page in the same order"),
-        (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after: expected `next` of a page in the same order"),
-        (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after: expected `next`"),
-        (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after: expected `next`"),
-        (
-            "/runs?after=WzFlMzAsICJkZW1vIl0",
-            400,
-            "after: expected `next` of a page in the same order",
-        ),  # [1e30, "demo"]
-        ("/runs?after=nobody", 400, "after: expected `next` of a page in the same order, got 'nobody'"),
-        ("/runs/%00", 422, "path.run: expected a text that matches ^"),
-        (
-            "/runs/demo/iterations/99999999999/questions",
-            422,
-            "path.iteration: expected at most 2147483647, got",
-        ),
+        ("/runs/nobody", 404, "run nobody"),
+        ("/runs/nobody/series", 404, "run nobody"),
+        (f"{ITERATION}/questions/99", 404, f"question '{RUN}/1/000099'"),
+        (f"/runs/{RUN}/checkpoints/solver/7", 404, f"checkpoint {RUN}/solver/7"),
+        (f"{ITERATION}/questions?limit=201", 422, "query.limit"),
+        (f"{ITERATION}/questions?verdict=nice", 422, "query.verdict"),
+        (f"{ITERATION}/questions?p_hat_min=nan", 422, "query.p_hat_min"),
+        (f"{ITERATION}/questions?p_hat_max=2", 422, "query.p_hat_max"),
+        (f"{ITERATION}/questions?verdicts=kept", 422, "query.verdicts"),
+        (f"/runs/{RUN}/export?texts=true", 422, "query.texts"),
+        (f"/runs/{RUN}/export?texts=perhaps", 422, "query.texts"),
+        ("/runs?status=failed", 422, "query.status"),
+        ("/runs/nobody/stages?limit=1", 422, "query.limit"),
+        (f"{ITERATION}/questions?after=%00x", 400, "after"),
+        (f"{ITERATION}/questions?after=WzAuNSwxXQ", 400, "after"),
+        (f"{ITERATION}/questions?sort=p_hat&after=WzAuNSwgMC41XQ", 400, "after"),
+        (f"{ITERATION}/questions?after=WzFlOTk5XQ", 400, "after"),
+        ("/runs?after=WzFlMzAsICJkZW1vIl0", 400, "after"),  # [1e30, "demo"]
+        ("/runs?after=nobody", 400, "after"),
+        ("/runs/%00", 422, "path.run"),
+        ("/runs/demo/iterations/99999999999/questions", 422, "path.iteration"),
         ("/nothing", 404, "Not Found"),
     ],
 )
-def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str, status: int, detail: str) -> None:
+def test_a_refused_request_is_answered_with_a_problem(api: TestClient, path: str, status: int, subject: str) -> None:
+    """The sentences are in tests/messages.txt."""
     response = api.get(PREFIX + path)
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert (response.status_code, problem["status"]) == (status, status)
-    assert detail in problem["detail"]
+    assert problem["detail"].partition(": ")[0] == subject
     if status == 422:
         assert problem["errors"][0]["field"] == problem["detail"].split(": ")[0]
 

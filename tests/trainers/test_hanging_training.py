@@ -65,7 +65,7 @@ def unbroken(own_ray: None, start: Path, tmp_path_factory: pytest.TempPathFactor
         return LocalTrainer().train(job_in(tmp_path_factory.mktemp("unbroken"), start, service), lambda *_: None)
 
 
-@pytest.mark.parametrize("on_a_cluster", [False, True])
+@pytest.mark.parametrize("on_a_cluster", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_training_that_hangs_is_killed_and_goes_on_to_the_same_result(
     on_a_cluster: bool,
     unbroken: TrainResult,
