@@ -25,6 +25,7 @@ QuestionFormat = Literal["tags", "tags_and_answer"]  # what a well-formed Challe
 OracleVerdict = Literal["right", "wrong", "ill_posed", "unknown"]
 EqualityVerdict = Literal["equal", "unequal", "unknown"]  # unknown: the grader could not tell
 FinishReason = Literal["stop", "length"]
+Message = dict[str, str]  # of a chat: `role` and `content`
 ResourceKind = Literal["CPU", "GPU"]  # what the worker pool shares out, under Ray's names
 Stage = Literal[
     "train_challenger",

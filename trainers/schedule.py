@@ -7,8 +7,8 @@ import random
 from itertools import product
 
 from core.seeds import seed_for
-from core.settings.templates import Message
 from core.settings.training import Training
+from core.types import Message
 from services.inference.engines.base import Prompt
 from trainers.base import ChallengerJob, SolverJob, TrainJob, TrainQuestion
 

@@ -20,8 +20,7 @@ from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.questions.parsing import refuse_question, refuse_text
 from core.questions.voting import vote
-from core.settings.templates import Message
-from core.types import OracleVerdict
+from core.types import Message, OracleVerdict
 
 JudgePrompt = Literal["annotate", "equivalence"]
 

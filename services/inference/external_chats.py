@@ -15,8 +15,7 @@ from typing import Any
 import aiohttp
 
 from core.settings.serving import Service
-from core.settings.templates import Message
-from core.types import FinishReason, Spent
+from core.types import FinishReason, Message, Spent
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, post
 

@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 
 from core.errors import CoevoError
-from core.settings.templates import Message
-from core.types import Checkpoint
+from core.types import Checkpoint, Message
 from orchestrator.installation.home import Services
 from services.inference.access import key_of
 from trainers.base import LARGEST_SAMPLER_GAP
