@@ -25,12 +25,13 @@ from transformers.utils.logging import disable_progress_bar
 from benchmarks.demo_solver import base_checkpoint, train_here
 from core.grading.answers import extract_boxed
 from core.questions.voting import vote, vote_many
-from core.rollouts.strategies import DEGENERATE, skeleton_clusters
+from core.rollouts.strategies import skeleton_clusters
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Training, TrainingSampling
 from core.statistics.guard import Guard
+from core.types import DEGENERATE
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import SolverJob, TrainQuestion

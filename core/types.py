@@ -45,6 +45,7 @@ Purpose = Literal["stage", "applications", "questions", "votes", "reward", "trai
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # The shipped base models (trainers/micro/bases.py). Their benchmarks and their prompt sets have the same names.
 TINY_BASES = ("micro", "micro-long")
+DEGENERATE = 100  # Poly-EPO's cluster of gibberish and bare guesses, which is no strategy
 
 
 def question_id(run: str, iteration: int, index: int) -> str:
@@ -181,7 +182,7 @@ class Group:
     agrees: tuple[bool, ...] | None = None  # whether each answer equals `label`; None if there is no label
     mean_entropy: NDArray[np.float64] | None = None  # (G,), nats per token
     embeddings: NDArray[np.float64] | None = None  # (G, D)
-    clusters: tuple[int, ...] | None = None  # strategies; `core.rollouts.strategies.DEGENERATE` means no strategy
+    clusters: tuple[int, ...] | None = None  # strategies; `DEGENERATE` means no strategy
     question_id: str | None = None
     seed: int = 0  # of the random numbers that a method draws; another one for each group of a run
 

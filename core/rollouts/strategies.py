@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core.types import Message
-
-DEGENERATE = 100  # the paper's "cluster 100", of gibberish and bare guesses; it does not count as a cluster
+from core.types import DEGENERATE, Message
 
 _BOXED = re.compile(r"\\boxed\s*\{")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from core.methods.poly_epo import pass_at_n_advantages, polychromic_advantages
-from core.rollouts.strategies import DEGENERATE
+from core.types import DEGENERATE
 
 Floats = NDArray[np.float64]
 

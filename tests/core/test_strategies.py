@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.rollouts.strategies import (
-    DEGENERATE,
     answer_clusters,
     count_strategies,
     judge_messages,
@@ -16,6 +15,7 @@ from core.rollouts.strategies import (
     skeleton_clusters,
     skeleton_of,
 )
+from core.types import DEGENERATE
 
 
 def reply(*ids: object) -> str:

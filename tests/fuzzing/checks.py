@@ -25,10 +25,11 @@ from core.grading.outcomes import NEEDS_JUDGE
 from core.grading.words import is_words
 from core.judging.replies import Case, Claimed, combine_replies, messages, parse_opinion, parse_yes_no
 from core.questions.parsing import parse_question, refuse_question
-from core.rollouts.strategies import DEGENERATE, parse_clusters, skeleton_clusters
+from core.rollouts.strategies import parse_clusters, skeleton_clusters
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config, load_despite_faults, parse_config
 from core.settings.serving import Service
+from core.types import DEGENERATE
 from core.unicode import well_formed
 from orchestrator.experiments import read_experiment
 from orchestrator.installation.home import PRESETS
