@@ -22,7 +22,7 @@ import httpx
 from benchmarks.postgres import temporary_postgresql
 from benchmarks.rest_load import READERS, at_a_rate, requests, without_pause
 from benchmarks.rest_store import Shape, fill, shape_of
-from core.waiting import wait_until
+from core.waiting.polling import wait_until
 
 _RATE, _SECONDS, _WORKERS = 200, 60.0, 2
 # The value in docker-compose.yml. The store has 2.6 GB, of which lists of questions read 1 GB.

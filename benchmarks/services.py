@@ -26,7 +26,7 @@ from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import ANY_FREE
 from orchestrator.serving.applications import read_applications
 from services.inference import access
-from storage.checkpoints import publish
+from storage.files.checkpoints import publish
 
 FILES = {"transformers": "embedded", "vllm": "vllm-cpu"}  # engine -> its Serve file in deploy/serve
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from core.suggestions import no_such
 from core.types import Role
+from core.validation.suggestions import no_such
 
 # The Solver's pass@1 on the benchmark: HELD_OUT where the run trains on other questions, TEST_TIME where it trains on
 # those very questions. A run has one of the two.

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 
 
 def sync(path: Path) -> None:

@@ -22,9 +22,9 @@ from typing import Any, Literal, get_args
 from typing_extensions import override
 
 from core.errors import CoevoError
-from core.redaction import hide, without_secrets
+from core.texts.redaction import hide, without_secrets
+from core.texts.unicode import to_json, without_commands
 from core.types import Stage
-from core.unicode import to_json, without_commands
 
 Format = Literal["json", "text"]
 VARIABLE = "COEVO_LOG_FORMAT"  # the environment variable with the format; child processes inherit it
@@ -155,7 +155,7 @@ class Text(logging.Formatter):
 
 
 def _level(record: logging.LogRecord) -> str:
-    """DEBUG, INFO, WARNING or ERROR, which `storage.run_logs` reads."""
+    """DEBUG, INFO, WARNING or ERROR, which `storage.files.run_logs` reads."""
     return logging.getLevelName(max(logging.DEBUG, min(record.levelno // 10 * 10, logging.ERROR)))
 
 

@@ -13,7 +13,7 @@ from core.errors import CoevoError
 from core.settings.config import RunConfig
 from core.settings.costs import Budget
 from core.types import Purpose, ResourceKind, StageKey
-from services.costs import total_of
+from services.views.costs import total_of
 from storage import queries
 from storage.session import Store
 

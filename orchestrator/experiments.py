@@ -14,7 +14,7 @@ from core.settings.experiments import Experiment
 from core.settings.parsing import load_config, validated
 from core.settings.toml_text import from_toml
 from core.settings.trees import by_dotted_names
-from core.suggestions import no_such
+from core.validation.suggestions import no_such
 from orchestrator.check.presets import preset_path
 from orchestrator.installation.home import EXPERIMENTS, Home
 from orchestrator.runs import prepare, status_of

@@ -33,9 +33,9 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from pydantic import Field, ValidationError, WithJsonSchema
 
 from core import logs
-from core.faultpoints import faultpoint
-from core.settings.bounds import MOST_ITERATIONS, Iterations
+from core.processes.faultpoints import faultpoint
 from core.types import Flow, Stage, StageKey
+from core.validation.bounds import MOST_ITERATIONS, Iterations
 from orchestrator import runs
 from orchestrator.check.needs import services_of
 from orchestrator.check.presets import presets_of

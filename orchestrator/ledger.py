@@ -23,9 +23,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core import processes
-from core.faultpoints import faultpoint
-from core.redaction import without_secrets
+from core.processes import identity as processes
+from core.processes.faultpoints import faultpoint
+from core.texts.redaction import without_secrets
 from core.types import StageKey
 from orchestrator.costs import Meter
 from storage import queries

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 from core.settings.config import RunConfig
 from core.settings.parsing import read_preset
 from core.settings.trees import by_dotted_names
@@ -29,7 +29,7 @@ from orchestrator.plan import plan
 from orchestrator.run import Run
 from services.prefect.server import is_away
 from storage import queries
-from storage.checkpoints import publish, published_manifest
+from storage.files.checkpoints import publish, published_manifest
 from storage.rows import RunOrigin, RunStatus
 from storage.session import DATABASE_ERRORS, Store
 

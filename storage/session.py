@@ -18,8 +18,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from core.faultpoints import faultpoint
-from core.unicode import to_json
+from core.processes.faultpoints import faultpoint
+from core.texts.unicode import to_json
 from storage import letter_case
 from storage.errors import NotThere, StoreError
 from storage.schema import migrate, require_current

@@ -203,8 +203,8 @@ def _inference_key(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process has been told to hide, it hides to its end: `core.redaction.hide`."""
-    monkeypatch.setattr("core.redaction._known", set())
+    """What a process has been told to hide, it hides to its end: `core.texts.redaction.hide`."""
+    monkeypatch.setattr("core.texts.redaction._known", set())
 
 
 @contextmanager

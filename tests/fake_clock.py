@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core import clock
+from core.waiting import clock
 
 
 class FakeClock:

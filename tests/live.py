@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.faultpoints import FaultPoint
+from core.processes.faultpoints import FaultPoint
 from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, Services

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Stage
 from orchestrator.ledger import owner
-from services.run_reasons import turn_note
+from services.views.reasons import turn_note
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store

@@ -14,7 +14,7 @@ from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Prompt
-from storage.checkpoints import publish
+from storage.files.checkpoints import publish
 from tests.live import Live
 from tests.processes import descendants
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from core.faultpoints import faultpoint
 from core.files import sync
+from core.processes.faultpoints import faultpoint
 
 
 @contextmanager

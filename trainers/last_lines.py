@@ -6,8 +6,8 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
-from core.redaction import without_secrets
-from core.unicode import from_json
+from core.texts.redaction import without_secrets
+from core.texts.unicode import from_json
 
 _log = logging.getLogger(__name__)
 _CHARS = 3_000  # less than a line of the log may have

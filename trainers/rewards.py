@@ -1,7 +1,7 @@
 """Scores the rollouts of a training step, for both trainers: texts in, scores and the step's figures out.
 
 EasyR1's reward function calls this module in EasyR1's own environment, so it imports nothing but `core`,
-`services.signals`, the inference client, `trainers.base` and `trainers.rollouts`.
+`services.inference.signals`, the inference client, `trainers.base` and `trainers.rollouts`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from core.methods.rzero import ChallengerReward
 from core.questions.parsing import parse_question
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
-from core.rollouts.strategies import DEGENERATE, count_strategies
+from core.rollouts.strategies import count_strategies
 from core.seeds import seed_for
 from core.settings.serving import Signals
-from core.types import Group, PseudoLabel, Scored, Spent
+from core.types import DEGENERATE, Group, PseudoLabel, Scored, Spent
 from services.inference.client import Reply, spent
 from services.inference.engines.base import Prompt
-from services.signals import with_signals
+from services.inference.signals import with_signals
 from trainers.base import SolverService, TrainQuestion
 from trainers.rollouts import Content, solver_contents
 

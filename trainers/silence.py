@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core import clock
+from core.waiting import clock
 
 
 class Silence:

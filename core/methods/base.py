@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Factor, Scale, SettingsTable
 from core.types import Group, Scored
+from core.validation.bounds import Factor, Scale, SettingsTable
 
 Signal = Literal["label", "mean_entropy", "embeddings", "clusters"]
 Labels = Literal["online", "offline"]  # the vote of the same rollouts, or the label that came with the question

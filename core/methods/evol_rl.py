@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from core.methods.base import Floats, Labels, Method, Signal
-from core.settings.bounds import Factor, Scale, Share
 from core.types import Group, Scored
+from core.validation.bounds import Factor, Scale, Share
 
 EPSILON = 1e-8  # A.3
 # Two members that are each other's nearest have equal novelty up to rounding; min-max would turn that into 0 and 1.

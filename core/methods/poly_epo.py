@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.methods.base import Advantage, Floats, LossAverage, Method, Signal
-from core.settings.bounds import Answers, Factor, Scale
 from core.types import DEGENERATE, Group, Scored
+from core.validation.bounds import Answers, Factor, Scale
 
 _ROUNDING = 1e-12  # more than the rounding error of means of terms of about 1
 _LAMBDA = 0.5  # of GRPO+DIV: the paper does not give it; this is the value of the example in 5.2

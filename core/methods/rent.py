@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from core.methods.base import LossAverage, Method, Signal
-from core.settings.bounds import Factor
 from core.types import Group, Scored
+from core.validation.bounds import Factor
 
 
 class Rent(Method):

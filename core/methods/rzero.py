@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from core.methods.base import Method, Objective
-from core.settings.bounds import Answers, Factor
 from core.types import PseudoLabel, QuestionFormat, Score
+from core.validation.bounds import Answers, Factor
 
 
 class ChallengerReward(Objective):

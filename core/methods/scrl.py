@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from core.methods.base import Method, Signal
-from core.settings.bounds import Factor, Share
 from core.types import Group, Scored
+from core.validation.bounds import Factor, Share
 
 # For comparing shares with thresholds, since 0.5 - 0.4 > 0.1 in binary. Shares are 1/N apart, which is far more.
 TOLERANCE = 1e-9

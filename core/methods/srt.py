@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from core.methods.base import Advantage, Labels, LossAverage, Method
-from core.settings.bounds import Factor
 from core.types import Group, Scored
+from core.validation.bounds import Factor
 
 
 class Srt(Method):

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from core.methods.base import Method
-from core.settings.bounds import Factor
+from core.validation.bounds import Factor
 
 
 class Ttrl(Method):

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from core.judging.replies import JudgePrompt
-from core.settings.bounds import Answers, Positive, SettingsTable, Temperature
 from core.settings.serving import Service
-from core.suggestions import did_you_mean
+from core.validation.bounds import Answers, Positive, SettingsTable, Temperature
+from core.validation.suggestions import did_you_mean
 
 _Oracle = Literal["exact", "given", "program", "judge"]
 

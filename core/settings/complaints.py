@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from core.faults import Fault
-from core.suggestions import nearest
-from core.validation import fault_of, name_of
+from core.validation.faults import Fault
+from core.validation.pydantic_errors import fault_of, name_of
+from core.validation.suggestions import nearest
 
 MOST = 20  # faults of one tree
 

@@ -9,9 +9,17 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings.alerts import Alerts
 from core.settings.audit import Audit
-from core.settings.bounds import (
+from core.settings.costs import Budget, Rates
+from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
+from core.settings.prompts import Prompts
+from core.settings.serving import Serving
+from core.settings.trainers import LocalSettings, TrainerSettings
+from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
+from core.statistics.alerts import Alerts
+from core.statistics.guard import Guard
+from core.types import Denominator, Flow, Role
+from core.validation.bounds import (
     Answers,
     Iterations,
     Positive,
@@ -20,14 +28,6 @@ from core.settings.bounds import (
     Share,
     Tokens,
 )
-from core.settings.costs import Budget, Rates
-from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
-from core.settings.prompts import Prompts
-from core.settings.serving import Serving
-from core.settings.trainers import LocalSettings, TrainerSettings
-from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
-from core.statistics.guard import Guard
-from core.types import Denominator, Flow, Role
 
 _SUPERVISED = "supervised learns from true labels: expected prompts with labels = 'given'"
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from core.settings.bounds import SettingsTable
+from core.validation.bounds import SettingsTable
 
 _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 _Amount = Annotated[float, Field(gt=0, le=1e15)]

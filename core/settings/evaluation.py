@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from core.grading.kinds import AnswerKind
-from core.settings.bounds import Iterations, Positive, SettingsTable
 from core.settings.templates import QUESTION, SOLVER_SYSTEM, Example, SolverTemplate
 from core.settings.training import Sampling
+from core.validation.bounds import Iterations, Positive, SettingsTable
 
 MOST_SAMPLES = 1_024  # answers to a question
 Samples = Annotated[int, Field(ge=0, le=MOST_SAMPLES)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Positive, SettingsTable
+from core.validation.bounds import Positive, SettingsTable
 
 ArmName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.]{0,23}$")]
 Settings = dict[str, Any]  # by their dotted names or in tables, as with --set

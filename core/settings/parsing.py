@@ -16,14 +16,14 @@ from typing import Any, NoReturn, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
-from core.faults import Fault
 from core.methods import METHODS, Method
 from core.settings.complaints import MOST, faults_of
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.toml_text import from_toml
 from core.settings.trees import with_overrides
-from core.suggestions import no_such
-from core.validation import MAX_CHARS
+from core.validation.faults import Fault
+from core.validation.pydantic_errors import MAX_CHARS
+from core.validation.suggestions import no_such
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

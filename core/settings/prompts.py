@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from core.settings.bounds import Positive, SettingsTable
 from core.types import TINY_BASES
+from core.validation.bounds import Positive, SettingsTable
 
 
 class Prompts(SettingsTable):

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from core.methods import Method
 from core.methods.base import Signal
-from core.settings.bounds import SettingsTable, Workers
+from core.validation.bounds import SettingsTable, Workers
 
 
 class Serving(SettingsTable):

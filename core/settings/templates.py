@@ -10,9 +10,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from core.questions.parsing import parse_question
-from core.settings.bounds import SettingsTable
-
-Message = dict[str, str]
+from core.types import Message
+from core.validation.bounds import SettingsTable
 
 SOLVER_SYSTEM = r"Please reason step by step, and put your final answer within \boxed{}."
 

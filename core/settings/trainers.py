@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.settings.bounds import Positive, SettingsTable, Share, Workers
+from core.validation.bounds import Positive, SettingsTable, Share, Workers
 
 # Seconds without progress, after which a training counts as hanging; longer than any step should take, because one that
 # is killed by mistake does its last steps again.

@@ -13,7 +13,11 @@ from pydantic import Field, model_validator
 from core.methods import Objective, SolverReward
 from core.methods.rzero import ChallengerReward, RZero, Supervised
 from core.questions.parsing import parse_question
-from core.settings.bounds import (
+from core.settings.prompts import Prompts
+from core.settings.serving import Signals
+from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
+from core.types import TINY_BASES
+from core.validation.bounds import (
     Answers,
     Count,
     Decay,
@@ -26,10 +30,6 @@ from core.settings.bounds import (
     TopP,
     Workers,
 )
-from core.settings.prompts import Prompts
-from core.settings.serving import Signals
-from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
-from core.types import TINY_BASES
 
 _LOSS = ("clip_high", "entropy_coefficient", "kl_coefficient", "loss_average")
 

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 
 from core.figures import ACCURACY, Rule, figures_of_rule, is_share
-from core.settings.alerts import Alerts
+from core.statistics.alerts import Alerts
 from core.statistics.estimates import Estimate, Interval, difference, t95, wilson
 
 _STATES = 200  # of the CUSUM's Markov chain

@@ -16,7 +16,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from core.settings.alerts import Alerts
+from core.statistics.alerts import Alerts
 from core.types import Evaluated
 
 _LARGEST_RANGE = 2**18  # of the exact distribution; beyond it, so many answers differ that the normal one is as good

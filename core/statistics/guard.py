@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from core.settings.bounds import Positive, SettingsTable, Share
 from core.statistics.decline import Fall
+from core.validation.bounds import Positive, SettingsTable, Share
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
 Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]

@@ -18,8 +18,8 @@ from core.methods import Method
 from core.rollouts.embedding import hashed_embeddings
 from core.rollouts.groups import make_groups
 from core.rollouts.strategies import skeleton_clusters
+from core.texts.unicode import from_json
 from core.types import Group
-from core.unicode import from_json
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 

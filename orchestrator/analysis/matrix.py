@@ -1,8 +1,8 @@
 """R-Zero's Table 4: evaluates every Solver of a run on the questions of every iteration (docs/evaluation.md).
 
 An iteration's question set is a benchmark: a random sample of its questions that have a pseudo-label and whose true
-answer an oracle knows. Each Solver answers it greedily. `services.matrix` makes the table of these evaluations. The
-held-out benchmark's figures do not include them, because their names differ.
+answer an oracle knows. Each Solver answers it greedily. `services.evaluations.matrix` makes the table of these
+evaluations. The held-out benchmark's figures do not include them, because their names differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orchestrator.evaluation.answering import answer_all
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.stages.context import Context
 from orchestrator.stages.evaluate import begin, charge
-from services.matrix import known_answers, set_name
+from services.evaluations.matrix import known_answers, set_name
 from storage import queries
 
 

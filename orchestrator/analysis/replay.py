@@ -22,11 +22,11 @@ from core.rollouts.scoring import ScoredGroup, outcome
 from core.settings.serving import Signals
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
-from services.signals import with_signals
+from services.inference.signals import with_signals
 from storage import queries
+from storage.files.texts import read_texts, texts_path
 from storage.rows import RolloutRow
 from storage.session import Store
-from storage.texts import read_texts, texts_path
 
 _EXAMPLES = 5  # disagreements shown in the table; the JSON has all
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.faults import Fault
 from core.settings.parsing import ConfigError
+from core.validation.faults import Fault
 from orchestrator.check.machine.examine import OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
 from orchestrator.check.needs import gpu_memory_here

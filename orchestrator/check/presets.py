@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError, comment_of, load_config
-from core.suggestions import no_such
 from core.types import TINY_BASES, Flow
+from core.validation.faults import Fault
+from core.validation.suggestions import no_such
 from orchestrator.check.needs import Need, needs_of
 from orchestrator.check.size.estimate import Estimate, Range, estimate
 from orchestrator.installation.home import PRESETS

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from core.errors import CoevoError
-from core.faults import Fault, listed
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
+from core.validation.faults import Fault, listed
 from orchestrator.check.layout import undivided
 from orchestrator.check.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
 from orchestrator.check.size.shapes import SizingError, shape_of
@@ -30,8 +30,8 @@ from orchestrator.serving.applications import refuse_missing, refuse_missing_eng
 from services.inference.client import InferenceError
 from services.inference.keys import keys_of
 from services.oracles.program import ProgramError, refuse_unrunnable
-from storage.checkpoints import model_files
 from storage.errors import CheckpointError
+from storage.files.checkpoints import model_files
 from trainers.easyr1.fit import uneven, unfit
 
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import CoevoError
-from core.faults import Fault, listed
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults, parse_config
 from core.settings.trees import with_overrides
 from core.types import Flow
+from core.validation.faults import Fault, listed
 from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import unready
 from orchestrator.installation.home import Home

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 from typing_extensions import override
 
-from core.imports import collection_paused
+from core.processes.imports import collection_paused
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from core.settings.parsing import ConfigError
-from core.unicode import without_commands
+from core.texts.unicode import without_commands
 from orchestrator.check.answers import Answers, answers_for, as_json
 from orchestrator.check.machine.examine import OF_MACHINE, Result, examine
 from orchestrator.check.machine.result import Status, Subject
@@ -38,7 +38,7 @@ from orchestrator.cli.terminal import (
 )
 from orchestrator.installation.home import home
 from orchestrator.installation.ports import Ports
-from services.remaining import range_text
+from services.views.remaining import range_text
 from trainers.base import LARGEST_SAMPLER_GAP
 
 _COLOURS: dict[Status, str] = {"ok": "green", "warning": "yellow", "fault": "red", "-": "bright_black"}

@@ -15,9 +15,9 @@ from core.settings.evaluation import Protocol
 from orchestrator.cli.comparison_tables import show, show_models
 from orchestrator.cli.terminal import AsJson, reading, writing
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
-from services.comparison import Comparison, arms_named, arms_of, compare
-from services.model_comparison import ModelComparison, compare_models, k_curves, models_named
-from services.run_series import Curve, curves_of, steps_until
+from services.comparison.models import ModelComparison, compare_models, k_curves, models_named
+from services.comparison.runs import Comparison, arms_named, arms_of, compare
+from services.views.series import Curve, curves_of, steps_until
 
 if TYPE_CHECKING:
     from orchestrator.pictures.comparison import Panel

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from core.statistics.estimates import Estimate
 from orchestrator.cli.terminal import wide
-from services.comparison import SCORES, ArmFigures, Comparison, Point
-from services.model_comparison import Cell, ModelComparison, needed
+from services.comparison.models import Cell, ModelComparison, needed
+from services.comparison.runs import SCORES, ArmFigures, Comparison, Point
 
 _TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels"}
 _ARM_WIDTH = 28  # characters of an arm's name, which folds, of its seeds and iteration, and of the frame

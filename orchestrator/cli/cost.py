@@ -13,7 +13,7 @@ from core.statistics.estimates import Estimate
 from core.types import Purpose, Stage
 from orchestrator.cli.terminal import AsJson, RunName, opened, wide
 from orchestrator.runs import stored_config
-from services.costs import NOTHING, Amounts, RunCosts, costs_of
+from services.views.costs import NOTHING, Amounts, RunCosts, costs_of
 
 
 def cost(run: RunName, as_json: AsJson = False) -> None:

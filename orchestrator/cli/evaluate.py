@@ -12,7 +12,7 @@ from core.settings.parsing import validated
 from orchestrator.cli.evaluation_tables import show
 from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_progress
 from orchestrator.evaluation import request as requests
-from services.evaluations import EvaluationFigures
+from services.evaluations.figures import EvaluationFigures
 
 _DEFAULT, _COLUMNS = Protocol(), Columns()
 

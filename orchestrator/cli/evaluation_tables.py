@@ -13,7 +13,7 @@ from rich.table import Table
 from core.statistics.estimates import Estimate
 from core.statistics.rechecks import Recheck
 from orchestrator.cli.terminal import wide
-from services.evaluations import EvaluationFigures
+from services.evaluations.figures import EvaluationFigures
 
 
 def show(results: Sequence[EvaluationFigures], by_majority_share: bool = False) -> None:

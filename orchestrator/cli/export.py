@@ -12,15 +12,15 @@ import typer
 from pydantic import ValidationError
 
 from core.settings.parsing import ConfigError
-from core.validation import fault_of
+from core.validation.pydantic_errors import fault_of
 from orchestrator.cli import questions
 from orchestrator.cli.terminal import AsJson, Kept, opened, print_json, suggest_runs, writing
-from services.record_exports import export_records
-from storage.export_columns import What
-from storage.export_files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
-from storage.export_selection import ITERATIONS_HELP, Selection, runs_of
-from storage.exports import SUFFIXES, Format
-from storage.exports import export as export_rows
+from services.evaluations.exports import export_records
+from storage.exports.columns import What
+from storage.exports.files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
+from storage.exports.runs import SUFFIXES, Format
+from storage.exports.runs import export as export_rows
+from storage.exports.selection import ITERATIONS_HELP, Selection, runs_of
 
 Kind = TypeVar("Kind")
 

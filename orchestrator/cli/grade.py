@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from core.grading.grader import grade_pairs
-from core.unicode import from_json
+from core.texts.unicode import from_json
 from orchestrator.check.start import RunError
 from orchestrator.cli.terminal import AsJson, print_json
 

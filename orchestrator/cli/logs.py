@@ -14,8 +14,8 @@ from core.logs import LONGEST_MESSAGE
 from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, printable
 from orchestrator.installation.home import Home
 from storage import queries
+from storage.files.run_logs import LogEvent, last_events
 from storage.rows import RunStatus
-from storage.run_logs import LogEvent, last_events
 from storage.session import Store
 
 _POLL_S = 1.0

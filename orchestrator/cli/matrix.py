@@ -17,7 +17,7 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import home
 from orchestrator.run import Run
 from orchestrator.stages.context import Context
-from services.matrix import MatrixCell, cells, mean_cells
+from services.evaluations.matrix import MatrixCell, cells, mean_cells
 from storage import queries
 from storage.session import Store
 

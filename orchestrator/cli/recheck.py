@@ -13,7 +13,7 @@ from orchestrator.cli.evaluation_tables import show
 from orchestrator.cli.judge import KeyVariable, Model, Name, Settings, Url, cost_lines, options_of
 from orchestrator.cli.terminal import AsJson, LogFormat, opened, print_progress
 from orchestrator.evaluation.rechecking import recheck as ask
-from services.evaluations import figures_of
+from services.evaluations.figures import figures_of
 from services.inference.keys import keys_of
 
 

@@ -17,7 +17,7 @@ import httpx
 import typer
 
 from core import logs
-from core.imports import collection_paused
+from core.processes.imports import collection_paused
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError
 from orchestrator.check.presets import usual_name
@@ -42,7 +42,7 @@ from orchestrator.run import Run
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
 from services.prefect.server import is_away
-from services.run_states import states_of
+from services.views.states import states_of
 from storage import queries
 from storage.session import Store, open_store
 
@@ -116,7 +116,7 @@ def _run_experiment(name: str, seeds: int | None, overrides: Mapping[str, Any], 
             state = "had ended before" if had_ended else "has ended"
             print(f"{number} of {len(runs)}: {run.row.run} {state}", file=sys.stderr, flush=True)
         from orchestrator.cli.comparison_tables import show  # imported here, so that no single run waits for them
-        from services.comparison import arms_named, compare
+        from services.comparison.runs import arms_named, compare
 
         with store.read() as session:
             show(compare(session, *arms_named(session, [short_name])))

@@ -18,7 +18,7 @@ from orchestrator.cli.terminal import AsJson, Overrides, RunName, overrides_of, 
 
 if TYPE_CHECKING:
     from services.api.schemas import RunSummary
-    from services.run_states import RunState, State
+    from services.views.states import RunState, State
 
 _COLOURS: dict[State, str] = {"interrupted": "yellow", "paused": "yellow", "failed": "red", "out_of_budget": "yellow"}
 

@@ -19,8 +19,8 @@ from orchestrator.installation.home import Home, home, make_private
 from orchestrator.installation.ports import ANY_FREE, Ports, StartError
 from orchestrator.ledger import release_dead
 from orchestrator.plan import plan
-from services.remaining import range_text, remaining_in
-from services.run_states import RunState
+from services.views.remaining import range_text, remaining_in
+from services.views.states import RunState
 from storage import queries
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.rows import RunDetail

@@ -24,10 +24,10 @@ from core import logs
 from core.errors import CoevoError
 from core.files import replacing
 from core.logs import Format
-from core.redaction import without_secrets
 from core.settings.parsing import ConfigError
 from core.settings.trees import by_dotted_names
-from core.unicode import from_json, without_commands
+from core.texts.redaction import without_secrets
+from core.texts.unicode import from_json, without_commands
 from orchestrator.installation.home import PRESETS, Home, home
 
 if TYPE_CHECKING:

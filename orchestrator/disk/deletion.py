@@ -21,7 +21,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S, owner, refuse_held, run_held
 from services.prefect.client import Prefect, PrefectError
 from services.prefect.flow_runs import FlowRun
-from services.run_states import states_of
+from services.views.states import states_of
 from storage import queries
 from storage.errors import NotThere
 from storage.rows import ENDED

@@ -16,16 +16,16 @@ from typing import Literal, get_args
 from core.errors import CoevoError
 from core.types import CheckpointRole
 from orchestrator.installation.home import Home
-from storage.export_files import MANIFEST, OF_RUNS, manifest_path_of
-from storage.run_logs import log_files
-from storage.texts import evaluation_path
+from storage.exports.files import MANIFEST, OF_RUNS, manifest_path_of
+from storage.files.run_logs import log_files
+from storage.files.texts import evaluation_path
 from trainers.folders import remove
 
 Kind = Literal["checkpoints", "optimisers", "texts", "work", "exports"]  # of the files of a run, as the home's folders
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EVALUATIONS = "_evaluations"  # in the folders of texts and exports, beside those of the runs
 ROLES: tuple[CheckpointRole, ...] = tuple(role for part in get_args(CheckpointRole) for role in get_args(part))
-# `storage.checkpoints.publish` writes a checkpoint into such a folder before it renames it.
+# `storage.files.checkpoints.publish` writes a checkpoint into such a folder before it renames it.
 HALF_WRITTEN = re.compile(rf"\.tmp-(?P<run>.+)-(?:{'|'.join(ROLES)})-\d+-[a-z0-9_]+")
 
 HALF_REMOVED = re.compile(r"\.(?P<name>.+)-[0-9a-f]{32}\.part")  # `trainers.folders.remove` renames a folder to this

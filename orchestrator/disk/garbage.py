@@ -43,7 +43,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import is_alive, owner, run_held
 from storage import queries
 from storage.errors import RunHeld
-from storage.export_files import OF_RUNS, manifest_path_of
+from storage.exports.files import OF_RUNS, manifest_path_of
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
 from storage.session import Store

@@ -17,7 +17,7 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import run_held
 from orchestrator.runs import decision, stored_config
 from orchestrator.stages.chain import Chain
-from services.evaluations import best_iteration
+from services.evaluations.figures import best_iteration
 from storage import queries
 from storage.session import Store
 

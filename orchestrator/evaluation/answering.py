@@ -25,9 +25,9 @@ from orchestrator.run import BATCH, Progress
 from services.inference.client import Reply, spent
 from services.inference.engines.base import Prompt
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter
 from storage.rows import EvaluationRow
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter
 
 # Questions per transaction of an evaluation that no run makes: an interruption must not cost a slow model hours.
 SMALL_BATCH = 8

@@ -7,15 +7,15 @@ from contextlib import closing
 from prefect import flow
 
 from core.settings.audit import Judge, judge_name
-from core.settings.bounds import Count, Positive, Seed, Temperature, Tokens, TopP
 from core.settings.evaluation import Samples
 from core.settings.parsing import validated
+from core.validation.bounds import Count, Positive, Seed, Temperature, Tokens, TopP
 from orchestrator.evaluation import rechecking, request
 from orchestrator.evaluation.request import EvaluationRequest
 from orchestrator.installation.home import home
 from orchestrator.reporting import artifacts
 from orchestrator.reporting.flow_process import flow_process
-from services.evaluations import figures_of
+from services.evaluations.figures import figures_of
 from services.inference.keys import keys_of
 from storage.session import open_store
 

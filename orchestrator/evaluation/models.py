@@ -26,13 +26,13 @@ from orchestrator.run import BATCH
 from orchestrator.serving.applications import engine_of, refuse_missing_engine
 from orchestrator.serving.checkpoints import serve_checkpoints
 from orchestrator.serving.turns import exclusive_use
-from services.evaluations import RUN_MODEL, servable_checkpoint
+from services.evaluations.figures import RUN_MODEL, servable_checkpoint
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
 from services.inference.external import RequestRefused, ask_each
 from services.inference.external_chats import ask_chat
 from services.inference.keys import keys_of
-from storage.checkpoints import link
+from storage.files.checkpoints import link
 from storage.session import Store
 
 _BATCHES_AT_ONCE, _REQUESTS_PER_BATCH = 8, 16  # that a URL is asked
@@ -61,8 +61,8 @@ class Model:
 
 
 def find_model(home: Home, store: Store, text: str, serving: Serving | None, service: Service | None) -> Model:
-    """The model that `text` names, a run's (`services.evaluations.RUN_MODEL`) or a folder; or that of `service`, if it
-    is given.
+    """The model that `text` names, a run's (`services.evaluations.figures.RUN_MODEL`) or a folder; or that of
+    `service`, if it is given.
 
     `serving` replaces the run's own applications, or the embedded engine for a folder. Raises `EvaluationError`,
     `StoreError`, `CheckpointError`, `ConfigError`, `InferenceError`.

@@ -11,7 +11,7 @@ from core.settings.audit import Judge
 from core.types import EvaluatedAnswer, JudgedAnswer
 from orchestrator.evaluation.judging import ask_in_batches
 from orchestrator.run import Progress
-from services.evaluations import items_of
+from services.evaluations.figures import items_of
 from services.oracles.judge import JudgedBatch
 from storage import queries
 from storage.session import Store

@@ -10,11 +10,11 @@ from pydantic import model_validator
 
 from core.errors import CoevoError
 from core.grading.grader import process_grader
-from core.settings.bounds import Count, Seed, SettingsTable
 from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
 from core.settings.serving import Service, Serving
 from core.types import evaluation_id
+from core.validation.bounds import Count, Seed, SettingsTable
 from orchestrator.evaluation.answering import SMALL_BATCH, answer_all
 from orchestrator.evaluation.manifest import begin, key_of
 from orchestrator.evaluation.models import find_model
@@ -22,11 +22,11 @@ from orchestrator.installation.home import Home
 from orchestrator.question_sets.benchmarks import load, read_suite
 from orchestrator.question_sets.rows import is_path
 from orchestrator.run import Progress
-from services.evaluations import EvaluationFigures, figures_of
-from services.run_reasons import turn_note
+from services.evaluations.figures import EvaluationFigures, figures_of
+from services.views.reasons import turn_note
 from storage import queries
+from storage.files.texts import TextWriter, evaluation_path
 from storage.session import Store
-from storage.texts import TextWriter, evaluation_path
 
 
 class RequestError(CoevoError):
@@ -36,7 +36,7 @@ class RequestError(CoevoError):
 class EvaluationRequest(SettingsTable):
     """Which model to ask which benchmarks, and how. `protocol` is for the benchmarks that `suite` does not name.
 
-    `model` is a run's (`services.evaluations.RUN_MODEL`), a folder, or a URL, whose model is `served_model`.
+    `model` is a run's (`services.evaluations.figures.RUN_MODEL`), a folder, or a URL, whose model is `served_model`.
     """
 
     model: str

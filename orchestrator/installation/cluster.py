@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from core import processes
 from core.errors import CoevoError
-from core.waiting import wait_until
+from core.processes import identity as processes
+from core.waiting.polling import wait_until
 from orchestrator.installation import prefect_command
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotUp, Services, make_private

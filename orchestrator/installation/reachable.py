@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import httpx
 
-from core.waiting import wait_until
+from core.waiting.polling import wait_until
 from orchestrator.installation.home import Home, NotUp, Services
 from services.listeners import stranger_of
 from services.prefect.server import PrefectServer

@@ -14,9 +14,9 @@ from core.figures import figure_of, is_share
 from core.statistics.curves import CurvePoint
 from core.statistics.estimates import Estimate
 from orchestrator.pictures.canvas import INK, MUTED, as_file, grid
-from services.comparison import Comparison
-from services.model_comparison import ModelComparison
-from services.run_series import Curve
+from services.comparison.models import ModelComparison
+from services.comparison.runs import Comparison
+from services.views.series import Curve
 
 _COLOURS = ("#1f5fa8", "#b4540a", "#2b7a56", "#a8553a", "#5c4b7d", "#8a94a0", "#dba14a", "#86bbd8")
 _MARKERS = "osD^vP*X"

@@ -23,8 +23,8 @@ from core.settings.evaluation import OWN_PROMPTS, Benchmark, Columns, Protocol, 
 from core.settings.parsing import ConfigError, validated
 from core.settings.templates import SolverTemplate
 from core.settings.toml_text import from_toml
-from core.suggestions import no_such
 from core.types import BenchmarkItem
+from core.validation.suggestions import no_such
 from orchestrator.installation.home import BENCHMARKS, SUITES, home, make_private
 from orchestrator.question_sets import hub
 from orchestrator.question_sets.columns import answer_of, optional, question_of, required, text_of, value_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.errors import CoevoError
 from core.grading.boxes import extract_boxed, is_placeholder
-from core.unicode import from_json
+from core.texts.unicode import from_json
 from orchestrator.question_sets.rows import shortened
 
 # What programs write for a value that is missing or is no number, in small letters if they are written in any. A

@@ -9,8 +9,8 @@ import httpx
 
 from core.errors import CoevoError
 from core.files import make_folder, replacing
-from core.retries import Attempts, is_transient, seconds_of
 from core.settings.evaluation import Hub
+from core.waiting.retries import Attempts, is_transient, seconds_of
 from services.listeners import guard
 
 _LARGEST = 1 << 30  # bytes; a benchmark is far smaller

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from core.errors import CoevoError
-from core.unicode import from_json
+from core.texts.unicode import from_json
 from orchestrator.question_sets.parquet import parquet_batches
 
 MOST_ROWS = 2_000_000  # all are in memory while a run uses them

@@ -37,7 +37,7 @@ from core.logs import only_shown
 from core.statistics.estimates import Estimate
 from core.types import StageKey
 from orchestrator.reporting.results import StageResult, as_markdown
-from services.evaluations import EvaluationFigures
+from services.evaluations.figures import EvaluationFigures
 from services.prefect.flow_runs import tags_of
 from services.prefect.server import is_away
 from services.run_report.measures import measure

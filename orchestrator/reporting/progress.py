@@ -17,7 +17,7 @@ from core.types import StageKey
 from orchestrator.plan import plan
 from orchestrator.reporting.artifacts import StageProgress
 from orchestrator.run import Progress
-from services.remaining import range_text, remaining_in
+from services.views.remaining import range_text, remaining_in
 from storage import queries
 from storage.session import Store
 

@@ -13,13 +13,13 @@ from sqlalchemy.orm import Session
 
 from core.statistics.estimates import Estimate, share
 from core.statistics.guard import Action
+from core.texts.unicode import without_commands
 from core.types import Role, StageKey
-from core.unicode import without_commands
 from orchestrator.ledger import Result
 from services.drift.alerts import MOST_ALERTS
 from services.drift.open_alerts import counted
 from services.drift.series import figures_of_labels
-from services.matrix import is_set
+from services.evaluations.matrix import is_set
 from services.oracles.accuracy import SLICES
 from storage import queries
 

@@ -18,10 +18,10 @@ from typing_extensions import override
 
 from core import logs
 from core.errors import CoevoError
-from core.redaction import hide, without_secrets
+from core.texts.redaction import hide, without_secrets
 from core.types import Stage
 from orchestrator.installation.home import Home
-from storage.run_logs import log_file
+from storage.files.run_logs import log_file
 from storage.trouble import in_words
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Cancelled, Crashed
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.ledger import is_alive, other_holder, outlived
 from orchestrator.reporting.flow_process import PROCESS
 from orchestrator.runs import ended_as, set_status, status_of

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from core.settings.parsing import ConfigError
-from core.suggestions import no_such
+from core.validation.suggestions import no_such
 from orchestrator.installation.home import APPLICATIONS
 
 ROLES = ("challenger", "solver")

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from core.errors import CoevoError
-from core.retries import Attempts
 from core.settings.serving import Serving
 from core.types import Checkpoint, ResourceKind
-from core.waiting import wait_until
+from core.waiting.polling import wait_until
+from core.waiting.retries import Attempts
 from orchestrator.installation.home import Services
 from orchestrator.serving.applications import Application, read_applications, refuse_missing
 from services.inference.server.served import CanaryFailed
-from storage.checkpoints import verify
+from storage.files.checkpoints import verify
 
 _RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1

@@ -13,7 +13,7 @@ from typing import Generic
 from sqlalchemy.orm import Session
 
 from core.errors import CoevoError
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.settings.config import CoEvolution
 from core.statistics.guard import WATCHED, TrainingHistory
@@ -27,7 +27,7 @@ from orchestrator.serving.turns import exclusive_use
 from orchestrator.stages.chain import Chain
 from services.inference.client import InferenceClient, Reply
 from services.inference.engines.base import Prompt
-from services.run_reasons import turn_note
+from services.views.reasons import turn_note
 from storage import queries
 from storage.session import DATABASE_ERRORS, Store
 

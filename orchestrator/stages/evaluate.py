@@ -21,8 +21,8 @@ from orchestrator.question_sets.held_out import load_for
 from orchestrator.serving.applications import engine_of
 from orchestrator.stages.context import Context
 from storage import queries
+from storage.files.texts import TextWriter, evaluation_path
 from storage.rows import EvaluationRow
-from storage.texts import TextWriter, evaluation_path
 
 
 def evaluate(context: Context) -> LastWrite:

@@ -25,7 +25,7 @@ from orchestrator.stages.context import Context
 from services.inference.client import spent
 from services.inference.engines.base import Prompt
 from storage import queries
-from storage.texts import TextWriter, texts_path
+from storage.files.texts import TextWriter, texts_path
 
 
 def label_questions(context: Context) -> LastWrite:

@@ -21,7 +21,7 @@ from orchestrator.stages.training.jobs import labelled_job
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
-from storage.checkpoints import publish, published_manifest, verify
+from storage.files.checkpoints import publish, published_manifest, verify
 
 
 def train_labelled(context: Context[CoEvolution]) -> LastWrite:

@@ -22,7 +22,7 @@ from orchestrator.stages.training.running import train
 from services.inference import access
 from services.oracles import exact
 from storage import queries
-from storage.checkpoints import digest, manifest
+from storage.files.checkpoints import digest, manifest
 from trainers.base import SolverJob, TrainQuestion, TrainResult
 
 

@@ -22,7 +22,7 @@ from orchestrator.stages.label_questions import labelled
 from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from services.drift.series import estimated_points, points_of
-from services.evaluations import items_of
+from services.evaluations.figures import items_of
 from services.oracles import human
 from storage import queries
 

@@ -20,10 +20,10 @@ from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from orchestrator.verification.trainings import trainings_of
 from storage import queries
-from storage.checkpoints import digest, published_manifest, verify
 from storage.errors import CheckpointError, StoreError
+from storage.files.checkpoints import digest, published_manifest, verify
+from storage.files.texts import evaluation_path, read_texts, texts_path
 from storage.rows import ENDED
-from storage.texts import evaluation_path, read_texts, texts_path
 
 _Key = tuple[str, int]  # of a text: its question or prompt, and its sample
 

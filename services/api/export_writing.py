@@ -19,7 +19,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
 from services.api.dependencies import in_own_threads
-from storage.export_files import Export, Planned, written_once
+from storage.exports.files import Export, Planned, written_once
 
 PATIENCE_S = 2.0  # a file that takes no longer is sent with its size and `ETag`
 _SILENCE_S = 5.0  # between two characters of white space

@@ -11,7 +11,7 @@ from core.settings.config import RunConfig
 from core.settings.evaluation import Suite
 from services.api.problems import invalid
 from services.prefect.server import PrefectServer
-from services.remaining import Key
+from services.views.remaining import Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from services.api.dependencies import InstallationDependency, PrefectDependency,
 from services.api.figure_metrics import figures
 from services.api.run_views import all_states
 from services.api.service_metrics import service_metrics
-from services.costs import NOTHING, costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from services.prefect.client import Prefect
-from services.run_states import RunState, State
+from services.views.costs import NOTHING, costs_by_stage
+from services.views.states import RunState, State
 from storage import queries
 from storage.queries.metrics import PoolLoad
 from storage.rows import PoolStatus, Severity

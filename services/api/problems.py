@@ -18,9 +18,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from core.errors import CoevoError
-from core.faults import Fault
-from core.redaction import without_secrets
-from core.validation import fault_of, name_of
+from core.texts.redaction import without_secrets
+from core.validation.faults import Fault
+from core.validation.pydantic_errors import fault_of, name_of
 from services.api.access.headers import SAFE
 from services.prefect.client import PrefectAway
 from storage.errors import NotThere

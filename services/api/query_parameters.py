@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 
-from core.suggestions import no_such
+from core.validation.suggestions import no_such
 from services.api.problems import LONGEST_NAME
 
 

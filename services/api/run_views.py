@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from services.api.schemas import OpenAlerts, RunSummary, RunWithConfig
 from services.prefect.client import KnownFlowRuns
 from services.prefect.flow_runs import FlowRun
-from services.run_states import RunState, State, states_of
+from services.views.states import RunState, State, states_of
 from storage import queries
 from storage.queries.run_list import RunFilter, RunKey, RunSort
 from storage.rows import Run, Severity

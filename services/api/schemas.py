@@ -12,7 +12,7 @@ from core.questions.filtering import FilterStats
 from core.statistics.estimates import Estimate, share
 from core.types import Checkpoint, Flow, Verdict
 from core.types import Stage as StageName
-from services.run_states import MEANINGS, State, stage_at_work
+from services.views.states import MEANINGS, State, stage_at_work
 from storage.queries.drift import LabelChange
 from storage.rows import RunLease, Seed, Stage, StageRow
 

@@ -12,8 +12,8 @@ from typing import cast
 from sqlalchemy.orm import Session
 
 from core.figures import HELD_OUT, TRAINING_LABELS
-from core.settings.alerts import Alerts
 from core.settings.config import RunConfig
+from core.statistics.alerts import Alerts
 from core.statistics.changes import Finding, Point, SeriesKey, described, findings, untested
 from core.statistics.guard import Alarm, Signal, ends_training
 from services.drift.series import OF_LABELS, accuracy_name, refresh_estimates

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from core.redaction import without_secrets
+from core.texts.redaction import without_secrets
 from services.drift.webhook import TIMEOUT_S, Webhook
 from storage import queries
 from storage.session import DATABASE_ERRORS, Store

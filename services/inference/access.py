@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import os
 
-from core.redaction import hide
+from core.texts.redaction import hide
 
 KEY = "COEVO_INFERENCE_KEY"
 

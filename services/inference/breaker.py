@@ -6,8 +6,8 @@ import logging
 import threading
 from functools import cache
 
-from core import clock
 from core.settings.serving import Service
+from core.waiting import clock
 from services.inference.client import InferenceError
 
 log = logging.getLogger(__name__)

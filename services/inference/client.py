@@ -19,8 +19,8 @@ from anyio.from_thread import start_blocking_portal
 from pydantic import BaseModel, ValidationError
 
 from core.errors import CoevoError
-from core.retries import Attempts, is_transient
 from core.types import FinishReason, Spent
+from core.waiting.retries import Attempts, is_transient
 from services.inference import access
 from services.inference.engines.base import Prompt
 from services.inference.openai_api import ChatBatchResponse, ChatResponse

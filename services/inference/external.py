@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from core.redaction import redacted
-from core.retries import Attempts, is_transient, seconds_of
 from core.settings.serving import Service
-from core.unicode import from_json, without_commands
+from core.texts.redaction import redacted
+from core.texts.unicode import from_json, without_commands
+from core.waiting.retries import Attempts, is_transient, seconds_of
 from services.inference.breaker import breaker_of
 from services.inference.client import InferenceError, open_session
 from services.inference.keys import keys_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.redaction import hide
 from core.settings.serving import Service
+from core.texts.redaction import hide
 from services.inference import access
 from services.inference.client import InferenceError
 

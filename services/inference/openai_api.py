@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticKnownError
 
-from core.settings.bounds import Answers, Positive, Seed, Temperature, Tokens
 from core.settings.training import Sampling
+from core.texts.unicode import well_formed
 from core.types import FinishReason
-from core.unicode import well_formed
+from core.validation.bounds import Answers, Positive, Seed, Temperature, Tokens
 from services.inference.engines.base import Completion, Prompt
 
 CHATS_AT_ONCE = 64  # the most chats in one request

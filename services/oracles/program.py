@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from core.errors import CoevoError
 from core.settings.audit import Program
+from core.texts.unicode import from_json
 from core.types import OracleLabel, OracleVerdict
-from core.unicode import from_json
 
 ORACLE = "program"
 _MAX_TRUTH = 2_000  # characters

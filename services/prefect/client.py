@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 
 from core.errors import CoevoError
+from core.texts.unicode import from_json
 from core.types import Flow
-from core.unicode import from_json
 from services.prefect.flow_runs import ACTIVE, DEPLOYMENTS, EXISTING, FlowRun, tags_of
 from services.prefect.server import PrefectServer
 from storage.queries.runs import RUN_NAME

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from core.retries import Attempts
+from core.waiting.retries import Attempts
 from services.listeners import guard
 
 _ATTEMPTS = 5

@@ -20,7 +20,7 @@ from core.statistics.standing import best_iteration, standing_iterations
 from core.types import Evaluated, Role
 from services.run_report.labels import Labels, measure_labels
 from services.run_report.rows import IterationRows, RunRows, read_rows
-from services.run_states import RunState
+from services.views.states import RunState
 from storage.rows import RunDetail, StageRow, TrainMetric
 from storage.session import Store
 

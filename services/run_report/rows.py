@@ -12,7 +12,7 @@ from core.statistics.estimates import Estimate
 from core.types import Evaluated, LabelledQuestion, OracleLabel
 from services.drift.series import label_points
 from services.drift.training_labels import training_label_points
-from services.run_states import RunState, states_of
+from services.views.states import RunState, states_of
 from storage import queries
 from storage.rows import RunDetail, SeriesPoint, StageRow, TrainMetric
 from storage.session import Store

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, Double, ForeignKey, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from storage.columns import AnyText, UtcDateTime
+from storage.models.columns import AnyText, UtcDateTime
 
 # The table is one B-tree instead of two. This suits narrow rows that are only looked up by their key.
 NARROW = {"sqlite_with_rowid": False}

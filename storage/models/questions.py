@@ -27,7 +27,7 @@ class Questions(Base):
 
 
 class Rollouts(Base):
-    """Votes, without their texts, which are in Parquet files (`storage.texts`)."""
+    """Votes, without their texts, which are in Parquet files (`storage.files.texts`)."""
 
     __tablename__ = "rollouts"
     __table_args__ = NARROW

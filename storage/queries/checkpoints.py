@@ -19,7 +19,7 @@ _TABLE = table_of(Checkpoints)
 
 
 def add_checkpoint(session: Session, checkpoint: Checkpoint, manifest: Mapping[str, str]) -> None:
-    """Record a published checkpoint; `manifest` maps file names to their sha256 (`storage.checkpoints.manifest`).
+    """Record a published checkpoint; `manifest` maps file names to their sha256 (`storage.files.checkpoints.manifest`).
 
     Raises `StoreError` when a checkpoint of this id exists with other bytes.
     """

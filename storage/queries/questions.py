@@ -40,7 +40,7 @@ def count_questions(session: Session, run: str, iteration: int) -> int:
 
 
 def add_rollouts(session: Session, rollouts: Iterable[Rollout | RolloutRow]) -> None:
-    """Store votes without their texts, which `storage.texts` keeps."""
+    """Store votes without their texts, which `storage.files.texts` keeps."""
     insert_dataclasses(session, Rollouts, rollouts, RolloutRow)
 
 

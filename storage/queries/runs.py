@@ -15,7 +15,7 @@ from core.methods import METHODS
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError, parse_config
 from core.settings.provenance import differing
-from core.suggestions import did_you_mean
+from core.validation.suggestions import did_you_mean
 from storage.errors import NotThere, StoreError, UnreadableSettings
 from storage.models import Checkpoints, Questions, RunLeases, Runs
 from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of

@@ -19,7 +19,7 @@ from storage.rows.seeds import Seed
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """A `core.types.Rollout` without its text, which `storage.texts` keeps."""
+    """A `core.types.Rollout` without its text, which `storage.files.texts` keeps."""
 
     question_id: str
     sample_index: int

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.imports import collection_paused
+from core.processes.imports import collection_paused
 from orchestrator.disk import deletion
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, home

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.faultpoints import arm
+from core.processes.faultpoints import arm
 from tests.chaos.trace import Strike, Trace, Tracer
 
 _POLL_S = 0.005

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from core.errors import CoevoError
-from core.faultpoints import FaultPoint
+from core.processes.faultpoints import FaultPoint
 from orchestrator.disk import deletion
 from orchestrator.disk.files import files_of_run
 from orchestrator.installation.home import Home

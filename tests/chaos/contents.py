@@ -13,10 +13,10 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.unicode import to_json
+from core.texts.unicode import to_json
+from storage.files.texts import evaluation_path, read_texts
 from storage.models import Base, Evaluations
 from storage.queries.run_rows import owned
-from storage.texts import evaluation_path, read_texts
 
 Contents = dict[str, list[str]]  # table, or file of texts -> its rows, sorted
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import psutil
 
-from core.unicode import from_json
+from core.texts.unicode import from_json
 from orchestrator.installation.home import Home
 from services.prefect.client import Prefect
 from services.prefect.flow_runs import ACTIVE, EXISTING

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.faultpoints import FAULT_POINTS, FaultPoint
+from core.processes.faultpoints import FAULT_POINTS, FaultPoint
 from tests.chaos.victims import Victim
 
 

@@ -18,11 +18,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.orm import Session
 
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.types import Rollout
 from orchestrator.stages.context import Context
-from storage import checkpoints, queries
+from storage import queries
+from storage.files import checkpoints
 from storage.queries import evaluations
 from storage.rows import RunDetail
 from tests.chaos.trace import Strike

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import select, text, update
 
-from core.faultpoints import FaultPoint, arm
+from core.processes.faultpoints import FaultPoint, arm
 from orchestrator.installation.home import Home
 from storage.models import RunLeases, Stages
 from storage.session import open_store

@@ -21,7 +21,7 @@ from typing import Any
 import pandas  # type: ignore[import-untyped] # noqa: F401 (here, so that the forks need not import it)
 import pytest
 
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 from orchestrator import runs
 from orchestrator.check.start import find_run
 from orchestrator.installation.home import Home, Services

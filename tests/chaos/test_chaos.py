@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.faultpoints import FAULT_POINTS
+from core.processes.faultpoints import FAULT_POINTS
 from orchestrator.installation.home import ROOT
 
 pytestmark = pytest.mark.heavy

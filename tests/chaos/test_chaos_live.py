@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from core.faultpoints import FAULT_POINTS
+from core.processes.faultpoints import FAULT_POINTS
 from orchestrator.installation.home import ROOT
 from tests.chaos import small_run
 from tests.live import Live

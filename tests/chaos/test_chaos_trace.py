@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.faultpoints import FaultPoint, faultpoint
+from core.processes.faultpoints import FaultPoint, faultpoint
 from tests.chaos.trace import Hit, Strike, Trace, Tracer, redone
 
 WORK: list[FaultPoint] = [

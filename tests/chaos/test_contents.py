@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import UpdateBase, delete, update
 
+from storage.files.texts import RolloutText, TextWriter, evaluation_path, texts_path
 from storage.models import EvaluatedItems, Evaluations, PseudoLabels, Runs, Stages, Usage
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, evaluation_path, texts_path
 from tests.chaos.contents import Contents, contents_of, differences
 from tests.synthetic_run import fill_run
 

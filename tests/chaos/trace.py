@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from core.faultpoints import FaultPoint
+from core.processes.faultpoints import FaultPoint
 
 BEGINS_WORK: FaultPoint = "stage claimed"  # at the first one, a resumed run does something new
 IN_TRANSACTION: FaultPoint = "transaction complete"
@@ -74,7 +74,7 @@ def redone(hits: Iterable[Hit]) -> list[int]:
 
 
 class Tracer:
-    """The action of a process's fault points (`core.faultpoints.arm`)."""
+    """The action of a process's fault points (`core.processes.faultpoints.arm`)."""
 
     def __init__(self, trace: Trace, attempt: int, strike: Strike | None) -> None:
         self._descriptor = os.open(trace.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

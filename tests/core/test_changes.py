@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from core.settings.alerts import Alerts
+from core.statistics.alerts import Alerts
 from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, described, findings, untested
 from core.statistics.estimates import mean, t95, wilson
 

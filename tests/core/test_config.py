@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import pytest
 
-from core.faults import Fault
 from core.methods import METHODS
 from core.methods.evol_rl import EvolRl
-from core.settings.alerts import RULES
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError, load_config, parse_config
+from core.statistics.alerts import RULES
 from core.statistics.guard import Signal
+from core.validation.faults import Fault
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 

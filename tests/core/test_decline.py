@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.settings.alerts import Alerts
+from core.statistics.alerts import Alerts
 from core.statistics.decline import fall_from, fall_p
 from core.statistics.guard import Guard
 from core.types import Evaluated

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.faultpoints import FAULT_POINTS, arm, faultpoint
+from core.processes.faultpoints import FAULT_POINTS, arm, faultpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("core", "storage", "services", "trainers", "orchestrator")

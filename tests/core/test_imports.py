@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from core.imports import collection_paused
+from core.processes.imports import collection_paused
 
 
 def test_nothing_is_collected_in_the_block_and_what_it_made_is_left_out_of_later_collections() -> None:

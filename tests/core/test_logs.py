@@ -16,7 +16,7 @@ import pytest
 
 from core import logs
 from core.errors import CoevoError
-from core.redaction import hide
+from core.texts.redaction import hide
 from tests.logging_process import console
 
 LIBRARY = logging.getLogger("some.library")

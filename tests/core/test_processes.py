@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from core import processes
+from core.processes import identity as processes
 
 
 def test_an_ended_process_is_not_running_even_if_it_is_a_zombie() -> None:

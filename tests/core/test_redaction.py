@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.redaction import redacted, secrets_in
+from core.texts.redaction import redacted, secrets_in
 
 
 @pytest.mark.parametrize(

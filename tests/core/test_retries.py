@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from core.retries import Attempts, is_transient, seconds_of
+from core.waiting.retries import Attempts, is_transient, seconds_of
 from tests.fake_clock import FakeClock, fake_clock
 
 

@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from core.faults import Fault, listed
 from core.settings.complaints import setting_names
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError, load_config, parse_method
-from core.suggestions import no_such
+from core.validation.faults import Fault, listed
+from core.validation.suggestions import no_such
 
 RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.unicode import from_json, to_json, well_formed
+from core.texts.unicode import from_json, to_json, well_formed
 
 any_text = st.text(st.characters(exclude_categories=()))
 

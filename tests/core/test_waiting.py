@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.waiting import wait_until
+from core.waiting.polling import wait_until
 
 
 def test_waiting_ends_when_the_condition_is_true_or_the_time_is_over() -> None:

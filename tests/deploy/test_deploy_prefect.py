@@ -12,8 +12,8 @@ from prefect.cli.deploy._config import _load_deploy_configs_and_actions as load
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
-from core.settings.bounds import MOST_ITERATIONS
 from core.settings.parsing import load_config
+from core.validation.bounds import MOST_ITERATIONS
 from orchestrator import flows
 from orchestrator.evaluation import flows as evaluation_flows
 from orchestrator.installation.home import PRESETS, ROOT

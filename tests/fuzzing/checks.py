@@ -29,8 +29,8 @@ from core.rollouts.strategies import parse_clusters, skeleton_clusters
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config, load_despite_faults, parse_config
 from core.settings.serving import Service
+from core.texts.unicode import well_formed
 from core.types import DEGENERATE
-from core.unicode import well_formed
 from orchestrator.experiments import read_experiment
 from orchestrator.installation.home import PRESETS
 from orchestrator.question_sets.benchmarks import load, read_suite
@@ -39,12 +39,12 @@ from orchestrator.question_sets.rows import read_rows
 from services.inference.external_chats import read_chat
 from services.oracles import exact
 from storage import queries
-from storage.export_files import without_nul
-from storage.export_selection import Selection
-from storage.exports import FORMATS, Format, export
-from storage.run_logs import events_in
+from storage.exports.files import without_nul
+from storage.exports.runs import FORMATS, Format, export
+from storage.exports.selection import Selection
+from storage.files.run_logs import events_in
+from storage.files.texts import TextWriter, texts_path
 from storage.session import Store
-from storage.texts import TextWriter, texts_path
 from tests.storage.store_examples import fresh_run, label, question, rollout
 
 _LONGEST_MESSAGE = 20_000  # characters of an error

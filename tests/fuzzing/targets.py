@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from core.grading.grader import Grader
-from core.unicode import well_formed
+from core.texts.unicode import well_formed
 from orchestrator.installation.home import EXPERIMENTS, PRESETS
 from services.api.app import create_app
 from services.api.installation import Installation

@@ -21,7 +21,7 @@ from core.types import (
     question_id,
 )
 from services.drift.series import refresh
-from services.matrix import set_name
+from services.evaluations.matrix import set_name
 from services.oracles import human
 from services.oracles.samples import draw_sample
 from storage import queries

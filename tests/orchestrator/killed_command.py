@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from core.faultpoints import FaultPoint, arm
+from core.processes.faultpoints import FaultPoint, arm
 from orchestrator.cli import app
 
 

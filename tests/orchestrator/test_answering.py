@@ -16,8 +16,8 @@ from orchestrator.question_sets.benchmarks import LoadedBenchmark
 from orchestrator.run import BATCH
 from services.inference.client import Reply
 from storage import queries
+from storage.files.texts import TextWriter, evaluation_path, read_texts
 from storage.session import Store
-from storage.texts import TextWriter, evaluation_path, read_texts
 
 
 def reply(text: str) -> Reply:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.postgres import server_folder
-from core.faultpoints import FaultPoint, arm
+from core.processes.faultpoints import FaultPoint, arm
 from orchestrator.installation.home import ROOT, Home
 from orchestrator.verification.run import verify_run
 from storage import queries

@@ -10,7 +10,7 @@ from orchestrator import runs
 from orchestrator.plan import plan, stages_of
 from orchestrator.stages.context import Context
 from services.drift.series import accuracies
-from services.evaluations import RUN_MODEL, named_checkpoint
+from services.evaluations.figures import RUN_MODEL, named_checkpoint
 from services.run_report.figures import figures
 from services.run_report.measures import measure
 from storage import queries

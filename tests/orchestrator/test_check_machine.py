@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from core.settings.parsing import load_config
 from orchestrator.check.machine.examine import OF_MACHINE, OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject

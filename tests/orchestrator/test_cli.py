@@ -59,7 +59,7 @@ def test_the_help_names_every_command_and_imports_none() -> None:
     for name in NAMES:
         assert f"│ {name} " in shown
     ours = {module for module in imported.split() if module.partition(".")[0] in ("core", "storage", "orchestrator")}
-    assert ours == {"orchestrator", "orchestrator.cli", "core", "core.imports"}
+    assert ours == {"orchestrator", "orchestrator.cli", "core", "core.processes", "core.processes.imports"}
 
 
 def test_an_unknown_command_is_refused_and_a_similar_one_is_suggested() -> None:

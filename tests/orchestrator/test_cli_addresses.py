@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.cli import app
 from orchestrator.cli.addresses import addresses, client
 from orchestrator.installation.home import Home, Services

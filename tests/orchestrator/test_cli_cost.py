@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from orchestrator.cli.cost import _table
-from services.costs import NOTHING, Cost, RunCosts
+from services.views.costs import NOTHING, Cost, RunCosts
 
 
 def test_a_fraction_of_a_cent_is_not_shown_as_nothing() -> None:

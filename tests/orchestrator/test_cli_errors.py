@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from core import processes
 from core.errors import CoevoError
+from core.processes import identity as processes
 from orchestrator.cli import app
 from orchestrator.cli.terminal import clear_errors, setting
 from orchestrator.installation.home import Home, Services

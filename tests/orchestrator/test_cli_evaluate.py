@@ -19,13 +19,13 @@ from orchestrator.evaluation.manifest import key_of, manifest_of
 from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.question_sets.benchmarks import SAMPLE_SEED, load
+from services.comparison.models import compare_models
 from services.inference.engines.base import Prompt
-from services.model_comparison import compare_models
 from storage import queries
-from storage.checkpoints import digest, manifest, verify
 from storage.errors import NotThere, StoreError
+from storage.files.checkpoints import digest, manifest, verify
+from storage.files.texts import evaluation_path, read_texts
 from storage.session import Store, open_store
-from storage.texts import evaluation_path, read_texts
 from tests.fake_service import fake_service
 from tests.synthetic_run import create, evaluate, held_out
 

@@ -15,7 +15,7 @@ from orchestrator.cli import app
 from orchestrator.disk.files import exports_of_runs
 from services.api.app import create_app
 from storage import queries
-from storage.export_files import OF_RUNS
+from storage.exports.files import OF_RUNS
 from storage.rows import ExperimentRun
 from storage.session import Store
 from tests.services.evaluation_examples import store_evaluation

@@ -16,9 +16,9 @@ from orchestrator.cli import app
 from services.api.app import create_app
 from services.api.installation import Installation
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, training_texts_paths
 from tests.api_server import served
 from tests.synthetic_run import create
 

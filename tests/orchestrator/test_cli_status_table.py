@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.cli.services import _run_table
-from services.run_states import RunState
+from services.views.states import RunState
 
 NAME = "a-run-whose-name-is-longer-than-its-column"
 

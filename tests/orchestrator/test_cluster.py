@@ -17,7 +17,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.cli import app
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services

@@ -20,9 +20,9 @@ from services.prefect.client import Prefect
 from services.prefect.server import PrefectServer
 from storage import queries
 from storage.errors import NotThere, RunHeld
+from storage.files.texts import evaluation_path
 from storage.models import Base
 from storage.session import Store
-from storage.texts import evaluation_path
 from tests.disk_files import publish_checkpoint, write
 from tests.storage.store_examples import checkpoint, fill
 from tests.stored_evaluations import store_answers_of

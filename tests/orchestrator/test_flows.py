@@ -37,8 +37,8 @@ from prefect.input.run_input import keyset_from_paused_state
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Crashed, Running
 
-from core import processes
 from core.errors import CoevoError
+from core.processes import identity as processes
 from core.types import Flow as FlowName
 from orchestrator import flows
 from orchestrator.check.start import RunError
@@ -50,13 +50,13 @@ from orchestrator.ledger import owner, refuse_held, run_held
 from orchestrator.plan import plan
 from orchestrator.reporting.flow_process import retry_connecting
 from orchestrator.runs import prepare, status_kept, status_of, stored_config
-from services.evaluations import figures_of
+from services.evaluations.figures import figures_of
 from services.inference.client import InferenceError
 from services.prefect.flow_runs import DEPLOYMENTS, EXISTING
 from storage import queries
 from storage.errors import LeaseLost
+from storage.files.run_logs import last_events
 from storage.rows import RunStatus
-from storage.run_logs import last_events
 from storage.session import Store, open_store
 from tests.fake_judge import comparing_reply, judge_with
 from tests.fake_service import fake_service

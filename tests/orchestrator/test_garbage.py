@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.cli import app
 from orchestrator.disk import garbage
 from orchestrator.disk.files import DiskError
 from orchestrator.installation.home import Home
 from storage import queries
+from storage.files.texts import evaluation_path
 from storage.session import Store
-from storage.texts import evaluation_path
 from tests.disk_files import create_run, finish_stage, publish_checkpoint, write
 from tests.stored_evaluations import store_answers_of
 

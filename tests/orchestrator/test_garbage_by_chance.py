@@ -15,8 +15,8 @@ from orchestrator.disk import deletion, garbage
 from orchestrator.disk.files import KINDS, DiskError, folder_of
 from orchestrator.installation.home import Home
 from storage import queries
+from storage.files.texts import evaluation_path
 from storage.session import Store, open_store
-from storage.texts import evaluation_path
 from tests.disk_files import create_run, finish_stage, half_written, publish_checkpoint, write
 from tests.stored_evaluations import store_answers_of
 

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from core import processes
+from core.processes import identity as processes
 from core.types import Stage, StageKey
 from orchestrator import runs
 from orchestrator.ledger import (

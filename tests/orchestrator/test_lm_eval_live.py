@@ -22,7 +22,7 @@ from orchestrator.installation.home import MICRO_MODEL
 from orchestrator.question_sets.benchmarks import definition_of
 from services.inference import access
 from storage import queries
-from storage.texts import evaluation_path, read_texts
+from storage.files.texts import evaluation_path, read_texts
 from tests.live import Live
 from trainers.micro.world import make_benchmark
 

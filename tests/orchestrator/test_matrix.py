@@ -18,8 +18,8 @@ from orchestrator import runs
 from orchestrator.analysis.matrix import MatrixError, ask, draw, question_sets, unanswered
 from orchestrator.cli import app
 from orchestrator.question_sets.benchmarks import LoadedBenchmark
-from services.evaluations import items_of
-from services.matrix import MatrixCell, cells, mean_cells, set_name
+from services.evaluations.figures import items_of
+from services.evaluations.matrix import MatrixCell, cells, mean_cells, set_name
 from services.oracles.samples import draw_sample
 from storage import queries
 from storage.errors import NotThere

@@ -16,7 +16,7 @@ from core.statistics.rechecks import Recheck, Recount
 from core.types import JudgedAnswer
 from orchestrator.cli import app
 from orchestrator.evaluation.rechecking import RecheckError, recheck
-from services.evaluations import figures_of
+from services.evaluations.figures import figures_of
 from services.oracles.judge import JudgeError
 from storage import queries
 from storage.errors import NotThere

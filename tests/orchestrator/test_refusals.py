@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core import processes
+from core.processes import identity as processes
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config
 from orchestrator.check.refusals import UnreadyError, refuse_as_the_api_can, refuse_unready

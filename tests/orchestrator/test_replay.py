@@ -17,8 +17,8 @@ from core.types import LabelledQuestion, OracleLabel, Question, Rollout, questio
 from orchestrator.analysis.replay import ReplayError, replay, table
 from storage import queries
 from storage.errors import StoreError
+from storage.files.texts import TextWriter, texts_path
 from storage.session import Store
-from storage.texts import TextWriter, texts_path
 from tests.synthetic_run import create
 
 RUN = "made-up"

@@ -13,10 +13,10 @@ from core.statistics.estimates import wilson_at
 from core.types import Checkpoint
 from orchestrator.cli.report import summary_table
 from services.drift.series import refresh_after
-from services.latest_figures import latest_figures
 from services.run_report.figures import figures
 from services.run_report.headline import decisions, details, headline
 from services.run_report.measures import measure
+from services.views.latest_figures import latest_figures
 from storage import queries
 from storage.rows import TrainedOnRow
 from storage.session import Store

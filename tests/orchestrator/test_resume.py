@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from orchestrator.plan import LOOP, WITH_BRANCH
 from orchestrator.verification.run import verify_run
 from storage import queries
-from storage.checkpoints import verify
+from storage.files.checkpoints import verify
 from storage.models import EvaluatedItems, Evaluations, TrainMetrics
 from tests.live import COEVO, Live, wait_until
 from tests.orchestrator import whole_runs

@@ -28,7 +28,7 @@ from orchestrator.evaluation.request import RequestError
 from orchestrator.installation.home import Home
 from orchestrator.ledger import LEASE_S
 from orchestrator.stages.chain import Chain
-from services.evaluations import named_checkpoint, servable_checkpoint
+from services.evaluations.figures import named_checkpoint, servable_checkpoint
 from storage import queries
 from storage.errors import NotThere, RunHeld
 from storage.session import Store, open_store

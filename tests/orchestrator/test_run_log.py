@@ -18,7 +18,7 @@ from core import logs
 from core.errors import CoevoError
 from orchestrator.installation.home import Home
 from orchestrator.reporting import run_log
-from storage.run_logs import LogEvent, last_events
+from storage.files.run_logs import LogEvent, last_events
 from tests.live import wait_until
 from tests.logging_process import console
 from tests.services.prefect_server import AUTH, post

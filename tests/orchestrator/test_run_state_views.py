@@ -13,14 +13,14 @@ from playwright.sync_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.cli import app as cli
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app
 from services.api.installation import Installation
 from services.client import Client
 from services.run_report.figures import figures
-from services.run_states import MEANINGS
+from services.views.states import MEANINGS
 from storage.session import Store, open_store
 from tests.api_server import served
 from tests.browsing import without_complaints

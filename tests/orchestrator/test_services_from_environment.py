@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core import processes
+from core.processes import identity as processes
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, NotUp, Services
 from orchestrator.installation.ports import ANY_FREE, StartError, free_port

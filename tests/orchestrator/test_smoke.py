@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from core.settings.templates import RZERO_SOLVER

@@ -16,7 +16,7 @@ from benchmarks.smollm2 import gguf_file, write_smollm2
 from core.settings.parsing import load_config
 from orchestrator.plan import plan
 from storage import queries
-from storage.checkpoints import verify
+from storage.files.checkpoints import verify
 from tests.live import Live
 
 GGUF, QUESTIONS = gguf_file(), os.environ.get("COEVO_MATH500")

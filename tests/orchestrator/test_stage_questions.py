@@ -17,8 +17,8 @@ from orchestrator.runs import prepare
 from orchestrator.stages.generate_questions import generate_questions
 from orchestrator.stages.label_questions import label_questions
 from storage import queries
+from storage.files.texts import RolloutText, read_texts, texts_path
 from storage.session import Store
-from storage.texts import RolloutText, read_texts, texts_path
 from tests.fake_applications import fake_applications
 from tests.synthetic_run import context_of
 

@@ -22,7 +22,7 @@ from orchestrator.run import Run
 from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from orchestrator.stages.context import Context
 from storage import queries
-from storage.run_logs import last_events
+from storage.files.run_logs import last_events
 from storage.session import open_store
 from tests.logging_process import console
 from tests.synthetic_run import add_evaluations, create, held_out, run_of

@@ -10,9 +10,9 @@ import pytest
 from core.types import Scored
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
+from storage.files.texts import read_texts, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.session import Store
-from storage.texts import read_texts, training_texts_paths
 from tests.synthetic_run import CONFIG, context_of, create
 from trainers.rollouts import Content, Sample, folder_in, write_step
 

@@ -19,7 +19,7 @@ from orchestrator.cli import app
 from orchestrator.cli.terminal import setting
 from orchestrator.installation.home import EXPERIMENTS, ROOT
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, read_suite
-from services.model_comparison import METRIC
+from services.comparison.models import METRIC
 from trainers.micro.__main__ import options
 
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")

@@ -21,10 +21,10 @@ from orchestrator.reporting import progress
 from orchestrator.reporting.run_log import kept
 from orchestrator.serving import turns
 from orchestrator.stages.context import Context
-from services.run_reasons import waits_for_turn
+from services.views.reasons import waits_for_turn
 from storage import queries
+from storage.files.run_logs import last_events
 from storage.rows import StageRow
-from storage.run_logs import last_events
 from storage.session import Store
 from tests.live import wait_until
 from tests.synthetic_run import NO_SERVICES, context_of, create

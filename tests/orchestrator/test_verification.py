@@ -14,7 +14,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from core import processes
+from core.processes import identity as processes
 from core.types import OracleLabel
 from orchestrator.cli import app
 from orchestrator.installation.home import Home

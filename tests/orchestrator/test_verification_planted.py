@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from core import processes
+from core.processes import identity as processes
 from core.types import evaluation_id
 from orchestrator.installation.home import Home
+from storage.files.texts import RolloutText, TextWriter, read_texts
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, read_texts
 from tests.orchestrator.stored_runs import copy_of, flip_bit, store_loop, violations
 
 _DEAD = f"{processes.space()}:1:2"  # process 1 has another start time

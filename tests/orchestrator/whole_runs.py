@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from core.types import Stage
 from storage import queries
+from storage.files.texts import read_texts, texts_path
 from storage.models import Base, Evaluations
-from storage.texts import read_texts, texts_path
 from tests.live import SMALL, Live
 
 # The REST API accepts no file names, so the benchmark is one of the tiny world's own. Batches are sent one after the

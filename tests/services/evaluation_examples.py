@@ -11,8 +11,8 @@ from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, Judged
 from orchestrator.evaluation.answering import graded
 from services.inference.client import Reply
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter, evaluation_path
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, evaluation_path
 
 ODD = "<img src=x onerror=alert(1)>"  # a model's output, which the dashboard must escape
 ITEMS = tuple(

@@ -20,9 +20,9 @@ from services.api.app import PREFIX, create_app
 from services.api.installation import Installation
 from services.oracles.samples import draw_sample
 from storage import queries
+from storage.files.texts import TextWriter, texts_path
 from storage.rows import AnnotationRow
 from storage.session import Store
-from storage.texts import TextWriter, texts_path
 
 ITERATION = f"/runs/{RUN}/iterations/1"
 

@@ -14,7 +14,7 @@ from services.api.app import create_app
 from services.api.description import operations_of
 from services.api.problems import MEDIA_TYPE, Problem
 from services.client import LARGEST_PAGE
-from storage.export_columns import VOTE_COLUMNS, table_of
+from storage.exports.columns import VOTE_COLUMNS, table_of
 from storage.session import Store
 
 DOCUMENTED_ERRORS = {400, 401, 403, 404, 408, 409, 413, 415, 416, 422, 503}

@@ -24,8 +24,10 @@ from starlette.types import Message
 from services.api import export_writing
 from services.api.app import PREFIX, create_app
 from services.api.routes import exports as export_routes
-from storage import export_rows, exports, queries
-from storage.export_rows import Page
+from storage import queries
+from storage.exports import rows as export_rows
+from storage.exports import runs as exports
+from storage.exports.rows import Page
 from storage.session import Store
 from tests.api_server import served
 

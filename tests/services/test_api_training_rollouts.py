@@ -15,9 +15,9 @@ from core.types import OracleLabel, OracleVerdict, Question, Role
 from services.api.app import PREFIX, create_app
 from services.api.installation import Installation
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, training_texts_paths
 
 TRAINING = f"/runs/{RUN}/training/solver/1"
 

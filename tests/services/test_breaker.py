@@ -17,7 +17,7 @@ from core.settings.serving import Service, Signals
 from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW, ServiceDown
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
-from services.signals import embed
+from services.inference.signals import embed
 from tests.fake_clock import FakeClock, fake_clock
 from tests.fake_service import Answer, fake_service
 from tests.http_server import Handler, listening

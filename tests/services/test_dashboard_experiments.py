@@ -13,7 +13,7 @@ from core.settings.parsing import load_config, read_preset
 from services.api.app import create_app
 from services.api.installation import Installation
 from services.drift.series import refresh
-from services.run_states import MEANINGS
+from services.views.states import MEANINGS
 from storage import queries
 from storage.rows import RunOrigin
 from storage.session import Store, open_store

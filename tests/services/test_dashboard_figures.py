@@ -16,8 +16,8 @@ from core.questions.filtering import statistics
 from core.settings.parsing import parse_config
 from core.types import Checkpoint, LabelledQuestion, Question, Spent, StageKey, question_id
 from services.api.app import create_app
-from services.costs import costs_of
 from services.drift.series import refresh
+from services.views.costs import costs_of
 from storage import queries
 from storage.models import OracleLabels
 from storage.rows import ExperimentRun, TrainedOnRow

@@ -13,10 +13,10 @@ from core.types import Role, TrainingRollout
 from services.api.app import create_app
 from services.api.installation import Installation
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.rows import TrainedOnRow
 from storage.session import Store
-from storage.texts import RolloutText, TextWriter, training_texts_paths
 from tests.api_server import served
 from tests.browsing import Look, look_at, violations, without_complaints
 

@@ -23,11 +23,11 @@ from services.api.access.keys import new_key
 from services.api.app import create_app
 from services.api.installation import Installation
 from services.api.metrics import LARGEST
-from services.costs import costs_by_stage
 from services.drift.outbox import ATTEMPTS
 from services.drift.series import points_of
 from services.prefect.server import PrefectServer
-from services.run_states import MEANINGS
+from services.views.costs import costs_by_stage
+from services.views.states import MEANINGS
 from storage import queries
 from storage.models import Alerts, Deliveries, Runs
 from storage.queries.tables import insert_new, table_of

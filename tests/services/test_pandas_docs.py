@@ -13,9 +13,9 @@ from api_examples import RUN, fill
 
 from core.types import Rollout, question_id
 from storage import queries
-from storage.export_files import PLAIN_FORMATS
-from storage.export_selection import Selection
-from storage.exports import export
+from storage.exports.files import PLAIN_FORMATS
+from storage.exports.runs import export
+from storage.exports.selection import Selection
 from storage.session import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")

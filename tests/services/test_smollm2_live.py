@@ -20,7 +20,7 @@ from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference.client import InferenceClient
 from services.inference.engines.base import Prompt
 from storage import queries
-from storage.checkpoints import publish
+from storage.files.checkpoints import publish
 from tests.live import Live
 
 GGUF = gguf_file()

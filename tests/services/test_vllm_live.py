@@ -25,9 +25,9 @@ from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
-from services.signals import embed
+from services.inference.signals import embed
 from storage import queries
-from storage.checkpoints import publish
+from storage.files.checkpoints import publish
 from tests.live import Live, wait_until
 from tests.served import PROMPTS, held_checkpoints, replicas, scaled_checkpoint
 

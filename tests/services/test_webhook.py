@@ -23,8 +23,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from core.settings.alerts import Alerts as AlertSettings
 from core.settings.config import CoEvolution
+from core.statistics.alerts import Alerts as AlertSettings
 from core.statistics.estimates import share
 from core.statistics.guard import Alarm
 from services.api.app import PREFIX, create_app

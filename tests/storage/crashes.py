@@ -19,11 +19,11 @@ import pyarrow.dataset  # noqa: F401 - imported here so that the children need n
 from store_examples import fresh_run, label, question, rollout
 
 from storage import queries
-from storage.checkpoints import digest, manifest, publish, verify
-from storage.export_selection import Selection
-from storage.exports import Format, export
+from storage.exports.runs import Format, export
+from storage.exports.selection import Selection
+from storage.files.checkpoints import digest, manifest, publish, verify
+from storage.files.texts import TextWriter, read_texts, texts_path
 from storage.session import open_store
-from storage.texts import TextWriter, read_texts, texts_path
 
 _CRASHED = 137
 _FORMATS: tuple[Format, ...] = ("jsonl", "huggingface")

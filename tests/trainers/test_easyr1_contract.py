@@ -30,7 +30,7 @@ from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
-from storage.checkpoints import manifest
+from storage.files.checkpoints import manifest
 from trainers.base import TrainError
 from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render

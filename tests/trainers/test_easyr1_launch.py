@@ -17,7 +17,7 @@ from local_tiny import save_tiny
 from safetensors.torch import load_file
 
 from core.statistics.guard import Guard
-from storage.checkpoints import manifest
+from storage.files.checkpoints import manifest
 from tests.fake_clock import clock_that_runs_while
 from tests.live import wait_until
 from tests.processes import status_of

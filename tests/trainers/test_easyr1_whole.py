@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from core.settings.trainers import EasyR1Settings
 from orchestrator.installation.home import MICRO_MODEL
-from storage.checkpoints import manifest
+from storage.files.checkpoints import manifest
 from tests.fake_service import fake_service
 from tests.live import wait_until
 from trainers.base import TrainJob

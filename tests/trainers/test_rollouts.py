@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from local_tiny import tiny_challenger, tiny_job
 
-from core.faultpoints import FaultPoint, arm
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.poly_epo import GrpoDiv
 from core.methods.rzero import RZero
 from core.methods.ttrl import Ttrl
+from core.processes.faultpoints import FaultPoint, arm
 from core.settings.training import Sampling
 from core.types import Group, PseudoLabel, Scored, TrainingRollout
 from services.inference.client import Reply

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.faults import Fault
 from core.methods import Method, Objective, Signal
 from core.settings.trainers import EasyR1Settings
 from core.settings.training import Training
+from core.validation.faults import Fault
 from trainers.easyr1 import PINNED, corrections
 
 # The signals that the reward function can provide. EasyR1 passes it no token entropies.

@@ -17,7 +17,7 @@ import sys
 
 import ray
 
-from core.waiting import wait_until
+from core.waiting.polling import wait_until
 
 _PATIENCE_S = 300.0
 _RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]

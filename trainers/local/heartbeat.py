@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from core import clock
+from core.waiting import clock
 from trainers.local.order import Order
 from trainers.silence import Silence
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.faultpoints import faultpoint
+from core.processes.faultpoints import faultpoint
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
 from services.inference.encoding import encode_chat

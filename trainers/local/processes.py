@@ -16,7 +16,7 @@ from uuid import uuid4
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from core.imports import collection_paused
+from core.processes.imports import collection_paused
 from trainers.local.order import Order, WorkersFailed
 
 _LOOPBACK = "lo"

@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from core.texts.unicode import from_json
 from core.types import TINY_BASES
-from core.unicode import from_json
-from core.validation import fault_of
+from core.validation.pydantic_errors import fault_of
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped
 from orchestrator.check.needs import base_model
 from orchestrator.check.size.shapes import SizingError, shape_of

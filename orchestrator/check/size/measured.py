@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import RunConfig
 from orchestrator.check.size.estimate import Estimate, Range, estimate
 from orchestrator.plan import stages_of
-from services.remaining import durations_of
+from services.views.remaining import durations_of
 from storage import queries
 from storage.queries.run_list import RunFilter
 from storage.rows import ENDED

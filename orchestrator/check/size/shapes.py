@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from core.errors import CoevoError
-from core.settings.bounds import Positive
 from core.settings.parsing import ConfigError, validated
-from core.unicode import from_json
+from core.texts.unicode import from_json
+from core.validation.bounds import Positive
 from trainers.micro.bases import BASES
 
 

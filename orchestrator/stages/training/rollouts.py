@@ -13,8 +13,8 @@ from core.settings.config import RunConfig
 from core.types import Role, TrainingRollout
 from orchestrator.stages.context import Context
 from storage import queries
+from storage.files.texts import RolloutText, TextWriter, texts_path
 from storage.queries.training_rollouts import Training
-from storage.texts import RolloutText, TextWriter, texts_path
 from trainers.rollouts import folder_in, read_step
 
 

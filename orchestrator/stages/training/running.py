@@ -20,7 +20,7 @@ from orchestrator.stages.context import Context
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
-from storage.checkpoints import publish, published_manifest, verify
+from storage.files.checkpoints import publish, published_manifest, verify
 from storage.rows import TrainedOnRow
 from trainers.base import ChallengerJob, SolverJob, Trainer, TrainJob, TrainResult
 from trainers.local.trainer import LocalTrainer

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from services.api.dependencies import InstallationDependency, StoreDependency, in_own_threads
 from services.api.problems import documented, invalid
 from services.api.schemas import ExperimentRuns
-from services.comparison import Comparison, arms_named, compare
-from services.model_comparison import METRIC, ModelComparison, compare_models, models_named
+from services.comparison.models import METRIC, ModelComparison, compare_models, models_named
+from services.comparison.runs import Comparison, arms_named, compare
 from storage import queries
 from storage.queries.runs import RUN_NAME
 

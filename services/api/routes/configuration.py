@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from services.api.dependencies import InstallationDependency, RunName, StoreDependency
 from services.api.problems import documented
-from services.comparison import counted_runs
-from services.configuration import Configuration, configuration_of
-from services.latest_figures import LatestFigures, latest_figures
-from services.run_series import ComparedFigure, LabelledCurve, figures_of, labelled_curves
-from services.settings_comparison import SettingsComparison, compare_settings
+from services.comparison.runs import counted_runs
+from services.comparison.settings import SettingsComparison, compare_settings
+from services.views.configuration import Configuration, configuration_of
+from services.views.latest_figures import LatestFigures, latest_figures
+from services.views.series import ComparedFigure, LabelledCurve, figures_of, labelled_curves
 from storage import queries
 from storage.queries.runs import RUN_NAME
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.settings.bounds import Positive, Seed, Temperature, Tokens
 from core.settings.evaluation import Protocol, Samples
+from core.validation.bounds import Positive, Seed, Temperature, Tokens
 from services.api.dependencies import InstallationDependency, PrefectDependency, StoreDependency
 from services.api.problems import documented, invalid
 from services.api.schemas import TriggeredEvaluation
-from services.evaluations import RUN_MODEL, servable_checkpoint
+from services.evaluations.figures import RUN_MODEL, servable_checkpoint
 from storage.errors import NotThere
 
 router = APIRouter(prefix="/evaluations", tags=["evaluations"])

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from services.api.dependencies import After, InstallationDependency, Limit, StoreDependency
 from services.api.problems import documented
-from services.evaluations import (
+from services.evaluations.figures import (
     EvaluationFigures,
     ListedEvaluation,
     Record,

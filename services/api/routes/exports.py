@@ -14,7 +14,6 @@ from pydantic import Field, field_validator, model_validator
 from starlette.datastructures import Headers, State
 from starlette.types import Message, Receive, Scope, Send
 
-from services import record_exports
 from services.api.access.head import is_head
 from services.api.dependencies import RunName, StoreDependency
 from services.api.export_writing import PATIENCE_S, Writing, begin, manifest_of
@@ -22,9 +21,11 @@ from services.api.problems import documented
 from services.api.question_filters import QuestionFilters
 from services.api.routes.evaluations import Key
 from services.api.schemas import Manifest, ManifestOfRuns, RecordManifest, RowCounts
-from storage import exports, queries
+from services.evaluations import exports as record_exports
+from storage import queries
 from storage.errors import StoreError
-from storage.export_columns import (
+from storage.exports import runs as exports
+from storage.exports.columns import (
     QUESTION_COLUMNS,
     RUN_COLUMNS,
     TEXT_COLUMN,
@@ -33,9 +34,9 @@ from storage.export_columns import (
     oracle_columns,
     table_of,
 )
-from storage.export_files import NotFinal, PlainFormat, Planned
-from storage.export_selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations, runs_of
-from storage.exports import Format
+from storage.exports.files import NotFinal, PlainFormat, Planned
+from storage.exports.runs import Format
+from storage.exports.selection import ITERATIONS_HELP, Selection, iterations_of, parse_iterations, runs_of
 from storage.queries.runs import RUN_NAME
 
 router = APIRouter(tags=["exports"])

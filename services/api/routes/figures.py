@@ -10,10 +10,10 @@ from core.types import Role
 from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented
 from services.api.schemas import Evaluation
-from services.costs import RunCosts, costs_of
 from services.drift.training_labels import labels_by_step
-from services.matrix import MatrixCell, cells
+from services.evaluations.matrix import MatrixCell, cells
 from services.run_report.headline import Headline, headline_of
+from services.views.costs import RunCosts, costs_of
 from storage import queries
 from storage.rows import StepLabelFigures, TrainMetric
 

@@ -10,12 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from core.faults import Fault
 from core.settings.config import RunConfig
 from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults
 from core.settings.trees import by_dotted_names
-from core.suggestions import no_such
 from core.types import TINY_BASES
+from core.validation.faults import Fault
+from core.validation.suggestions import no_such
 from services.api.installation import Installation
 from services.api.problems import invalid
 

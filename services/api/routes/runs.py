@@ -19,14 +19,14 @@ from services.api.dependencies import (
 from services.api.pages import run_cursor, run_position
 from services.api.problems import documented
 from services.api.schemas import IterationSummary, RunPage, RunWithConfig
-from services.remaining import RunRemaining, remaining_in
-from services.run_states import State
+from services.views.remaining import RunRemaining, remaining_in
+from services.views.states import State
 from storage import queries
+from storage.files.run_logs import LogEvent, last_events
 from storage.queries.run_list import RunFilter, RunSort
 from storage.queries.run_notes import MOST_TAGS, TAG
 from storage.queries.runs import RUN_NAME
 from storage.rows import Job, Stage
-from storage.run_logs import LogEvent, last_events
 
 router = APIRouter(tags=["runs"])
 Lines = Annotated[int, Query(ge=1, le=500, description="How many lines.")]

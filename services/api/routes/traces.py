@@ -16,7 +16,7 @@ from services.api.problems import documented
 from services.api.question_schemas import Vote
 from storage import queries
 from storage.errors import NotThere, StoreError
-from storage.texts import read_texts, texts_path
+from storage.files.texts import read_texts, texts_path
 
 router = APIRouter(prefix="/runs/{run}/iterations/{iteration}", tags=["questions"])
 _LONGEST = 100_000  # characters of a rollout's text that are returned

@@ -16,9 +16,9 @@ from services.api.problems import documented
 from services.api.routes.traces import text_of
 from services.client import LARGEST_PAGE
 from storage import queries
+from storage.files.texts import training_texts_paths
 from storage.queries.training_rollouts import Sort, Training
 from storage.rows import TrainingStep
-from storage.texts import training_texts_paths
 
 router = APIRouter(prefix="/runs/{run}/training/{role}/{iteration}", tags=["training"])
 _LARGEST = 2**31 - 1

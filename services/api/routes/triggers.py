@@ -9,11 +9,11 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import CoevoError
-from core.settings.bounds import Iterations
 from core.settings.costs import Budget
 from core.settings.parsing import comment_of, parse_config
 from core.settings.trees import by_dotted_names, with_overrides
 from core.types import Flow
+from core.validation.bounds import Iterations
 from services.api import run_views
 from services.api.dependencies import InstallationDependency, PrefectDependency, RunName, StoreDependency
 from services.api.problems import documented, invalid

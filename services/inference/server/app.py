@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from ray import serve
 from ray.serve import Application
 
-from core.imports import collection_paused
 from core.logs import take_secrets_out
+from core.processes.imports import collection_paused
 from core.settings.training import Sampling
-from core.unicode import to_json
+from core.texts.unicode import to_json
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS, Completion, ModelMismatch, Prompt, PromptRefused
 from services.inference.openai_api import (
     ChatBatchRequest,
@@ -39,7 +39,7 @@ from services.inference.openai_api import (
 )
 from services.inference.server.batching import Batcher
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
-from storage.checkpoints import verify
+from storage.files.checkpoints import verify
 
 if TYPE_CHECKING:
     from services.inference.engines.embedded import TransformersEngine

@@ -35,7 +35,7 @@ from services.inference.engines.base import ModelMismatch
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.server.served import CANARY, CANARY_TOKENS, CanaryFailed, Served
 from services.inference.vllm.entropy import mean_entropy, sampled_first
-from storage.checkpoints import verify
+from storage.files.checkpoints import verify
 
 _DEFAULT_MAX_LOGPROBS = 20  # vLLM's default
 # The fields of a request that our client sends (services/inference/openai_api.py). Only requests without other fields

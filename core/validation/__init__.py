@@ -1,0 +1,1 @@
+"""Values that come from outside: the bounds of each, and what is wrong with one, in a sentence."""

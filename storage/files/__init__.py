@@ -1,0 +1,1 @@
+"""What is stored beside SQL: checkpoints, the texts of rollouts, and the logs of runs."""
