@@ -3,25 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 VLLM := .venv/.vllm
+TWO := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 export COEVO_HOME ?= $(CURDIR)/.coevo
 
-.PHONY: demo check light test most proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
+.PHONY: demo check test light most others live proofs test-all ready lint lint-python lint-javascript system vllm easyr1 containers advisories clean
 
 demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=1 leaves the services up
 	@deploy/demo.sh $(KEEP)
 
-check: $(INSTALLED)  ## Style, types, and the tests that start no service: two minutes
+check: $(INSTALLED)  ## Style, types, and the tests that start no service
 	@tests/tier.sh "make check" 2 $(MAKE) --no-print-directory lint light
 
-light:
-	@$(BIN)/pytest -m "not live and not slow and not heavy" --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
-
-# The live tests wait most of their time, so they have a process beside the two that the cores are for: tests/conftest.py.
-test: ready  ## Style, types, and every test that needs minutes and no more than .venv: twelve minutes on two cores
+test: ready  ## Style, types, and every test that needs minutes and no more than .venv
 	@tests/tier.sh "make test" 12 $(MAKE) --no-print-directory lint most
 
-most:
-	@$(BIN)/pytest -m "not slow" --numprocesses=3 --dist=loadgroup --no-loadscope-reorder
+most:  # the live tests wait most of their time, so they run beside the two processes that the cores are for
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target others live
+
+light:
+	@$(BIN)/pytest -m "not live and not slow and not heavy" $(TWO)
+
+others:
+	@$(BIN)/pytest -m "not live and not slow" $(TWO)
+
+live:
+	@$(BIN)/pytest -m "live and not slow"
 
 proofs: $(VLLM)  ## The shortest live proof of what `make test` leaves out: vLLM, and EasyR1 where it is; CI runs both
 	@$(BIN)/pytest -m proof tests/services/test_vllm_live.py tests/trainers/test_easyr1_contract.py

@@ -8,14 +8,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from sqlalchemy import create_engine, make_url
-from xdist.scheduler import LoadGroupScheduling
 
 from benchmarks.postgres import server_folder, temporary_postgresql
 from services.inference import access
@@ -53,41 +51,26 @@ _SERVICES = {"browser", "page", "prefect", "prefect_url", "postgresql_server", "
 _ON_EITHER_DATABASE = ("test_queries_", "test_session", "test_views", "test_ledger", "test_faults")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests by what they use: the marks say in which tier they run (CONTRIBUTING.md)."""
     for item in items:
         fixtures = {*getattr(item, "fixturenames", ())}
         if {"live", "live_gpus"} & fixtures:
             item.add_marker("live")
-        if item.get_closest_marker("live") and config.getoption("loadgroup", False):
-            item._nodeid += (
-                "@live"  # as xdist does it for its mark `xdist_group`, before it sees the marks of this hook
-            )
         if _SERVICES & fixtures:
             item.add_marker("heavy")
         if _database(item) == "postgresql":
             item.add_marker("heavy")
             if not item.path.name.startswith(_ON_EITHER_DATABASE):
                 item.add_marker("slow")
-    # What takes longest comes first: the live tests, then those of chaos, trainers and services.
+    # What takes longest comes first: the tests of chaos, trainers and services.
     items.sort(key=lambda item: item.path, reverse=True)
-    items.sort(key=lambda item: (item.get_closest_marker("live") is None, "chaos" not in item.path.parts))
+    items.sort(key=lambda item: "chaos" not in item.path.parts)
 
 
 def _database(item: pytest.Item) -> object:
     callspec = getattr(item, "callspec", None)
     return callspec and callspec.params.get("database_url")
-
-
-class _FilesAndLive(LoadGroupScheduling):
-    """The tests of a file have one process, and so have all live tests: they share one Ray, Serve and Prefect."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return str(super()._split_scope(nodeid)).partition("::")[0]
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
-    return _FilesAndLive(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")
