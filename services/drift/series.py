@@ -102,7 +102,7 @@ def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dic
     """
     sampled = queries.audits.sample_progress(session, run, iteration, oracle)[0] > 0
     counts = queries.series.ill_posed_by_stratum(session, run, iteration, oracle)
-    figures = {}
+    figures: dict[Over, Estimate] = {}
     for over, audited in queries.audits.strata_of(session, run, iteration, oracle, unanswered=True).items():
         # The field `right` counts the questions that the oracle calls ill-posed.
         strata = [Stratum(stratum.size, stratum.n, counts[name]) for name, stratum in audited.items()]
