@@ -151,22 +151,23 @@ def stored_model(session: Session, name: str) -> str:
 def models_named(session: Session, names: Iterable[str], benchmarks: Sequence[str]) -> dict[str, list[str]]:
     """Name -> models: a run's name stands for all Solvers of its loop that have a finished evaluation on a benchmark,
     the base model first, and RUN/labelled for those of its branch; any other name is a model. Raises `NotThere`."""
-    return {name: _solvers(session, name, benchmarks) if _OF_RUN.fullmatch(name) else [name] for name in names}
-
-
-def _solvers(session: Session, name: str, benchmarks: Sequence[str]) -> list[str]:
-    run, _, branch = name.partition("/")
-    queries.runs.get_run(session, run)
-    roles = {branch} if branch else {"base", "solver"}
-    names = [
-        f"{run}:{branch}/{checkpoint.iteration}" if branch else f"{run}:{checkpoint.iteration or 'base'}"
-        for checkpoint in queries.checkpoints.checkpoints_of(session, run)  # by iteration
-        if checkpoint.role in roles
-        and any(queries.evaluations.finished_on(session, checkpoint.id, benchmark) for benchmark in benchmarks)
-    ]
-    if not names:
-        raise NotThere(f"run {name}: expected a finished evaluation on {', '.join(benchmarks)}, got none")
-    return names
+    models: dict[str, list[str]] = {}
+    for name in names:
+        if not _OF_RUN.fullmatch(name):
+            models[name] = [name]
+            continue
+        run, _, branch = name.partition("/")
+        queries.runs.get_run(session, run)
+        roles = {branch} if branch else {"base", "solver"}
+        models[name] = [
+            f"{run}:{branch}/{checkpoint.iteration}" if branch else f"{run}:{checkpoint.iteration or 'base'}"
+            for checkpoint in queries.checkpoints.checkpoints_of(session, run)  # by iteration
+            if checkpoint.role in roles
+            and any(queries.evaluations.finished_on(session, checkpoint.id, benchmark) for benchmark in benchmarks)
+        ]
+        if not models[name]:
+            raise NotThere(f"run {name}: expected a finished evaluation on {', '.join(benchmarks)}, got none")
+    return models
 
 
 def _compared(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -237,22 +238,16 @@ def record_of(session: Session, key: str, item: str, texts: Path | None) -> Reco
     question = next(items_of(session, row, [item]), None)
     answers = queries.evaluations.answers_of(session, key, [item])
     judged = queries.evaluations.judged_of(session, key, [item])
-    return Record(question, result, answers, judged, _texts(texts, key, answers))
+    replies: list[str] | None = None  # the whole ones are not kept, or not yet complete
+    if texts is not None and answers:
+        with suppress(StoreError):
+            rows = read_texts(evaluation_path(texts, key), [item])
+            by_sample = {row.sample_index: row.text for row in rows}
+            replies = [by_sample.get(answer.sample_index, "") for answer in answers]
+    return Record(question, result, answers, judged, replies)
 
 
 def items_of(session: Session, row: EvaluationRow, ids: Sequence[str] | None = None) -> Iterator[BenchmarkItem]:
     """The questions of an evaluation, or those with these ids, if they are stored."""
     if "benchmark" in row.manifest:
         yield from queries.evaluations.benchmark_items(session, row.manifest["benchmark"]["sha256"], ids)
-
-
-def _texts(folder: Path | None, key: str, answers: Sequence[EvaluatedAnswer]) -> list[str] | None:
-    """The whole replies, in the order of the answers; None if they are not kept, or not yet complete."""
-    if folder is None or not answers:
-        return None
-    try:
-        rows = read_texts(evaluation_path(folder, key), [answers[0].item_id])
-    except StoreError:
-        return None
-    texts = {row.sample_index: row.text for row in rows}
-    return [texts.get(answer.sample_index, "") for answer in answers]
