@@ -17,7 +17,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -50,7 +49,7 @@ from orchestrator.plan import stages_of
 from orchestrator.reporting import artifacts, progress, run_log
 from orchestrator.reporting.flow_process import flow_process, is_subflow
 from orchestrator.reporting.results import stage_result
-from orchestrator.run import Run
+from orchestrator.run import Run, at_hand, run_at_hand
 from orchestrator.stages import ask_a_person
 from orchestrator.stages.by_name import last_write_of
 from orchestrator.stages.context import Context
@@ -133,7 +132,7 @@ def co_evolve(
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
     """
-    return _run_to_its_end(run, _chosen(preset, preset_file), iterations, overrides, "co_evolve")
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve")
 
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_store("cancelled")], on_crashed=[_store("failed")])
@@ -155,40 +154,21 @@ def self_train(
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
     """
-    return _run_to_its_end(run, _chosen(preset, preset_file), iterations, overrides, "self_train")
-
-
-def _chosen(preset: str, preset_file: str) -> str:
-    """The preset that was chosen in the form, or its file; empty for an existing run."""
-    return preset_file or ("" if preset == EXISTING else preset)
-
-
-# Prefect hands a flow JSON and nothing else. A run that this process has open already is found here.
-_open_run: ContextVar[Run | None] = ContextVar("open run", default=None)
-
-
-@contextmanager
-def at_hand(run: Run) -> Iterator[None]:
-    """Have the flows that are called in the block work on this run, as it was opened and checked by the caller."""
-    token = _open_run.set(run)
-    try:
-        yield
-    finally:
-        _open_run.reset(token)
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")
 
 
 @flow_process()
 def _run_to_its_end(
     name: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
 ) -> dict[str, Any]:
-    given, here = _open_run.get(), home()
+    given, here = run_at_hand(), home()
+    preset = "" if preset == EXISTING else preset
     own_store = closing(open_store(here.database, create=True)) if given is None else nullcontext(given.store)
     with own_store as store:
         with artifacts.written():
             _tag(store, name, preset)
         with run_held(store, name):
-            checked = None if given is None else given.config
-            config = runs.prepare(here, store, name, preset, iterations, overrides, flow_name, checked)
+            config = runs.prepare(here, store, name, preset, iterations, overrides, flow_name, given and given.config)
             run = Run(name, here, store, here.services(), config)
             with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.written():
                 artifacts.dashboard_link(name, run.services.pages_url)
@@ -228,7 +208,7 @@ def iteration(run: _RunName, t: Iterations) -> None:
 @contextmanager
 def _opened(run: str, t: int) -> Iterator[Run]:
     """The run of an iteration. One that was started by itself opens its run, and has it while the block runs."""
-    if is_subflow() and (given := _open_run.get()) is not None:
+    if is_subflow() and (given := run_at_hand()) is not None:
         _tag(given.store, run, iteration=t)
         yield given
         return

@@ -6,7 +6,9 @@ run too. This file knows no flow, no stage and no ledger; they know it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Generic
 
@@ -37,3 +39,21 @@ class Run(Generic[Config_co]):
     @override
     def __str__(self) -> str:
         return self.name
+
+
+# Prefect hands a flow JSON and nothing else. A run that this process has open already is found here.
+_open_run: ContextVar[Run | None] = ContextVar("open run", default=None)
+
+
+@contextmanager
+def at_hand(run: Run) -> Iterator[None]:
+    """Have the flows that are called in the block work on this run, as the caller has opened and checked it."""
+    token = _open_run.set(run)
+    try:
+        yield
+    finally:
+        _open_run.reset(token)
+
+
+def run_at_hand() -> Run | None:
+    return _open_run.get()

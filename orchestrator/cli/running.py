@@ -38,7 +38,7 @@ from orchestrator.experiments import PlannedRun, is_experiment, planned, read_ex
 from orchestrator.installation import cluster
 from orchestrator.installation.home import EXPERIMENTS, home
 from orchestrator.ledger import refuse_held
-from orchestrator.run import Run
+from orchestrator.run import Run, at_hand
 from orchestrator.runs import prepare
 from services.drift.open_alerts import open_alerts_of
 from services.prefect.server import is_away
@@ -179,7 +179,7 @@ def run_flow(
         for handler in logging.getLogger().handlers:
             handler.addFilter(_is_said_once)
         flow = {"co_evolve": flows.co_evolve, "self_train": flows.self_train}[config.kind]
-        with _told_how_to_go_on(run), flows.at_hand(Run(run, coevo_home, store, services, config)):
+        with _told_how_to_go_on(run), at_hand(Run(run, coevo_home, store, services, config)):
             result = flow(run=run, preset=preset, iterations=iterations, overrides=dict(overrides))
         print(f"run {run}: {result['status']}; its Solver is {result['solver']}; `coevo report {run}` shows it")
         with store.read() as session:
