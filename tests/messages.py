@@ -106,7 +106,6 @@ COMMANDS = (
     "report nobody",
     "runs log nobody",
     "runs cancel demo --url " + _NOWHERE,
-    "runs tag demo a --url " + _NOWHERE,
     "show questions demo 1 --url " + _NOWHERE,
     "show labels nobody",
     "show cost nobody",
