@@ -56,7 +56,9 @@ def examine(context: Context) -> tuple[list[Alarm], dict[str, Any]]:
         )
         action = "stop"
     if action == "roll_back" and len(roll_backs) >= guard.max_roll_backs:
-        warnings.append(f"the run has gone back {len(roll_backs)} times already, the most that the guard allows")
+        warnings.append(
+            f"the run has gone back {len(roll_backs)} times already, the most that guard.max_roll_backs allows"
+        )
         action = "stop"
     return alarms, {
         "signals": signals,
