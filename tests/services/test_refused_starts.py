@@ -13,6 +13,7 @@ from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_nam
 from core.settings.parsing import ConfigError, load_config
 from orchestrator.check.refusals import refuse_unready
 from services.api.app import PREFIX, create_app
+from services.api.installation import Installation
 from storage.session import Store
 
 
@@ -116,8 +117,8 @@ def api_that_checks_readiness(sqlite: Store, tmp_path: Path, prefect_url: str) -
     for name, (text, _) in UNREADY.items():
         (presets / f"{name}.toml").write_text(text)
     (presets / "ready.toml").write_text("iterations = 1")
-    options: dict[str, Any] = {"prefect": prefect_at(prefect_url), "presets": presets, "refuse_unready": refuse_unready}
-    return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False, **options), "http://localhost")
+    here = Installation(prefect=prefect_at(prefect_url), presets=presets, refuse_unready=refuse_unready)
+    return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False, installation=here), "http://localhost")
 
 
 @pytest.mark.parametrize("preset", UNREADY)
