@@ -20,7 +20,7 @@ from orchestrator.installation import processes
 from orchestrator.installation.home import Home, Services
 from orchestrator.runs import prepare
 from storage import queries
-from storage.session import open_store
+from storage.session import Store, open_store
 from tests.live import Live
 from tests.synthetic_run import create
 
@@ -58,14 +58,19 @@ def test_a_command_s_store_is_closed_at_its_end_also_after_an_error(folder: Path
     def open_files() -> list[str]:
         return [path for fd in Path("/proc/self/fd").iterdir() if (path := os.path.realpath(fd)).endswith("coevo.db")]
 
-    (folder / "home").mkdir(mode=0o700)
-    stores = []
-    with pytest.raises(typer.Exit), clear_errors():
+    stores = list[Store]()
+
+    @clear_errors()
+    def command() -> None:
         stores.append(opened(create=True)[1])
         with stores[0].read() as session:
             assert queries.runs.list_runs(session) == []
         assert open_files() != []
         raise CoevoError("it ends here")
+
+    (folder / "home").mkdir(mode=0o700)
+    with pytest.raises(typer.Exit):
+        command()
     assert open_files() == []
 
 
