@@ -62,7 +62,7 @@ _COMMANDS: dict[str, dict[str, str | _Group]] = {
         "evaluate": "evaluate:evaluate",
         "audit": _Group(
             "Have people or a judge model check labels: plan how many audits, draw a sample, ask the judge.",
-            {"plan": "audit:plan", "draw": "audit:draw", "judge": "judge:judge", "recheck": "recheck:recheck"},
+            {"plan": "audit:plan", "draw": "audit:draw", "judge": "judge:judge", "recheck": "judge:recheck"},
         ),
         "export": "export:export",
     },

@@ -93,18 +93,20 @@ def labels(run: RunName, as_json: AsJson = False) -> None:
         cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over, f"{about}{figure.value:.3f}")
         table.add_row(*cells, interval, *counts, basis)
     wide().print(table)
-    say = partial(wide().print, markup=False)
+    print_line = partial(wide().print, markup=False)
     for oracle, over, check in audits.checks:
-        say(
+        print_line(
             f"estimates from p_hat ({oracle}, {over}): when each audited iteration is estimated from the others, the "
             f"error is {100 * check.error:.1f} points on average; the interval contained the measured value in "
             f"{check.held} of {len(check.folds)} iterations"
         )
     checked = {(oracle, over) for oracle, over, _ in audits.checks}
     for oracle, over in sorted({(row.oracle, row.over) for row in audits.estimated} - checked):
-        say(f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow")
+        print_line(
+            f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
+        )
     for agreement in (*audits.oracles, *audits.annotators):
         kappa = "undefined, since they have no verdict in common or gave every label the same one"
         if (found := agreement.kappa) is not None:
             kappa = f"{found.value:.2f} ({found.lo:.2f} to {found.hi:.2f}, n = {found.n:,})"
-        say(f"kappa of {agreement.first} and {agreement.second}: {kappa}")
+        print_line(f"kappa of {agreement.first} and {agreement.second}: {kappa}")

@@ -119,17 +119,17 @@ def show_models(comparison: ModelComparison, commands: Mapping[str, str]) -> Non
             table.add_row(name, *(_model_cell(cells[i]) for _, cells in columns[start : start + fitting]))
         console.print(table)
     console.print("First the figure and its 95% interval over the choice of questions.")
-    say = partial(console.print, markup=False)
+    print_line = partial(console.print, markup=False)
     if len(rows) > 1:
         about = "on the same questions, likewise. It says nothing about another training."
-        say(f"Then the difference to {rows[0].model} {about}")
+        print_line(f"Then the difference to {rows[0].model} {about}")
     for asked in dict.fromkeys(row.metric for row in rows):
         fewer = [of for of in comparison.benchmarks if of.evaluations and of.samples < needed(asked)]
         if fewer:
-            say(f"{asked}: without {', '.join(of.name for of in fewer)}, which have fewer samples.")
+            print_line(f"{asked}: without {', '.join(of.name for of in fewer)}, which have fewer samples.")
     for model, names in comparison.missing.items():
         missing = f"{model}: no evaluation to compare on {', '.join(names)}. This makes it: {commands[model]}"
-        say(missing, soft_wrap=True)
+        print_line(missing, soft_wrap=True)
 
 
 def _model_cell(cell: Cell | None) -> str:

@@ -27,22 +27,22 @@ def cost(run: RunName, as_json: AsJson = False) -> None:
         return
     console = wide()
     console.print(_table(costs))
-    say = partial(console.print, markup=False)
+    print_line = partial(console.print, markup=False)
     if costs.elapsed_seconds is not None:
         elapsed, total = _time(costs.elapsed_seconds), _time(costs.total.seconds)
-        say(f"{elapsed} from the run's creation to the end of its last stage, {total} of it in stages")
+        print_line(f"{elapsed} from the run's creation to the end of its last stage, {total} of it in stages")
     if costs.kept:
         amounts = costs.making
         seconds = (amounts.cpu_seconds + amounts.gpu_seconds) / costs.kept
         tokens = (amounts.prompt_tokens + amounts.reply_tokens) / costs.kept
         price = f", {amounts.money / costs.kept:,.4f} {costs.currency}" if costs.currency else ""
-        say(
+        print_line(
             f"each of {costs.kept:,} kept questions took {seconds:.2f} s of devices, {tokens:,.0f} tokens{price}, from "
             "the Challenger's training to its label"
         )
     for correct in costs.correct:
         price = f", {_figure(correct.money, 4)} {costs.currency}" if costs.currency else ""
-        say(
+        print_line(
             f"each of {_figure(correct.questions, 0)} with a right label (by {correct.oracle}) took "
             f"{_figure(correct.seconds, 2)} s of devices{price}"
         )

@@ -42,11 +42,11 @@ def delete(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md). A request of
-    which no run came is deleted in the same way.
+    """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md).
 
-    A run is refused while a process works on it, while Prefect has an active flow run of it, and while another run or
-    an evaluation refers to its checkpoints. Reports stay.
+    A requested run that never began is deleted in the same way. A run is refused while a process works on it, while
+    Prefect has an active flow run of it, and while another run or an evaluation refers to its checkpoints. Its report
+    stays.
     """
     coevo_home, store = opened()
     names = [*dict.fromkeys(names)]
@@ -90,7 +90,7 @@ def thin(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove checkpoints of runs that they need not keep. Their rows and all figures stay (docs/storage.md).
+    """Remove the checkpoints that runs need not keep. Their rows and all figures stay (docs/storage.md).
 
     The base model, the last checkpoints and the best ones stay, so a run can go on. A run is refused while a process
     works on it; its setting checkpoints.keep does the same after every iteration.

@@ -1,4 +1,4 @@
-"""`coevo audit judge`: ask a language model about the pseudo-labels of an iteration that is done."""
+"""`coevo audit judge` and `recheck`: ask a language model about pseudo-labels, or about the answers of evaluations."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter
 
-from core.settings.audit import judge_name
-from core.settings.parsing import parse_config
+from core.settings.audit import Judge, judge_name
+from core.settings.parsing import parse_config, validated
 from core.statistics.audits import AuditError
-from orchestrator.cli.terminal import AsJson, Iteration, Kept, RunName, opened, overrides_of, print_json, print_progress
+from orchestrator.cli.evaluation_tables import show
+from orchestrator.cli.terminal import (
+    AsJson,
+    Iteration,
+    Kept,
+    LogFormat,
+    RunName,
+    opened,
+    overrides_of,
+    print_json,
+    print_progress,
+)
+from orchestrator.evaluation.rechecking import recheck as ask_again
 from orchestrator.stages.audit_labels import ask_judge
 from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
+from services.evaluations.figures import figures_of
 from services.inference.keys import keys_of
 
 Url = Annotated[
@@ -57,7 +71,7 @@ def judge(
 
     Labels that this judge has graded before are not asked again. If the command is interrupted, run it again to go on.
     """
-    options = options_of(url, model, prompt, name, key_variable, settings)
+    options = _options_of(url, model, prompt, name, key_variable, settings)
     tree = {"audit": {"oracle": "judge", "sample": size, "judge": options}}
     audit = parse_config(tree, source="coevo audit judge").audit  # checked in the same way as a preset's
     keys_of(audit.services)
@@ -75,13 +89,50 @@ def judge(
     else:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(result["verdicts"].items()))
         print(f"{result['oracle']}: {result['audited']} of {result['population']} pseudo-labels audited: {counts}")
-        for line in cost_lines(result):
+        for line in _cost_lines(result):
             print(line)
     for alert in alerts:
         print(f"{alert.severity}: iteration {alert.iteration}: {alert.text}", file=sys.stderr)
 
 
-def options_of(
+def recheck(
+    evaluations: Annotated[
+        list[str], typer.Argument(help="Ids of evaluations, which coevo evaluate prints.", show_default=False)
+    ],
+    url: Url,
+    model: Model,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Ask only about the answers that the grader calls wrong.")
+    ] = False,
+    name: Name = None,
+    key_variable: KeyVariable = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+    _log_format: LogFormat = None,
+) -> None:
+    """Ask a language model whether the answers of evaluations are right, and print the accuracy by grader and by judge.
+
+    The evaluated model is not asked again. Answers that this judge has judged before are not asked about again. If the
+    command is interrupted, run it again to go on (docs/evaluation.md).
+    """
+    options = _options_of(url, model, "equivalence", name, key_variable, settings)
+    asked = validated(Judge, options, "coevo audit recheck")
+    keys_of([asked])
+    _, store = opened()
+    costs = [ask_again(store, key, asked, print_progress, failures_only=failures) for key in evaluations]
+    with store.read() as session:
+        figures = [rechecked for key in evaluations if (rechecked := figures_of(session, key))]
+    if as_json:
+        results = [cost | {"figures": rechecked} for cost, rechecked in zip(costs, figures, strict=True)]
+        print(TypeAdapter(list[dict[str, Any]]).dump_json(results, indent=1, ensure_ascii=True).decode())
+        return
+    show(figures)
+    for cost in costs:
+        for line in _cost_lines(cost):
+            print(f"{cost['evaluation']}: {line}")
+
+
+def _options_of(
     url: str, model: str, prompt: str, name: str | None, key_variable: str | None, settings: list[str] | None
 ) -> dict[str, Any]:
     """The table `audit.judge` that the options of a command describe, not yet checked."""
@@ -89,7 +140,7 @@ def options_of(
     return {**options, "name": name or judge_name(model, prompt), **overrides_of(settings)}
 
 
-def cost_lines(result: dict[str, Any]) -> list[str]:
+def _cost_lines(result: dict[str, Any]) -> list[str]:
     """What the judge was asked this time: its accuracy on sentinels, and the tokens. Empty if nothing was asked."""
     if (accuracy := result["sentinels"]) is None:
         return []

@@ -16,11 +16,11 @@ from typer.testing import CliRunner, Result
 from core.errors import CoevoError
 from core.processes import identity as processes
 from orchestrator.cli import app
-from orchestrator.cli.terminal import clear_errors, setting
+from orchestrator.cli.terminal import clear_errors, opened, setting
 from orchestrator.installation.home import Home, Services
 from orchestrator.runs import prepare
 from storage import queries
-from storage.session import open_store
+from storage.session import Store, open_store
 from tests.live import Live
 from tests.synthetic_run import create
 
@@ -52,6 +52,26 @@ def test_an_error_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]
     with pytest.raises(typer.Exit), clear_errors():
         raise CoevoError("the program said:\n\x1b]0;title\x07\x9b2J")
     assert capsys.readouterr().err.endswith("the program said:\n ]0;title  2J\n")
+
+
+def test_a_command_s_store_is_closed_at_its_end_also_after_an_error(folder: Path) -> None:
+    def open_files() -> list[str]:
+        return [path for fd in Path("/proc/self/fd").iterdir() if (path := os.path.realpath(fd)).endswith("coevo.db")]
+
+    stores = list[Store]()
+
+    @clear_errors()
+    def command() -> None:
+        stores.append(opened(create=True)[1])
+        with stores[0].read() as session:
+            assert queries.runs.list_runs(session) == []
+        assert open_files() != []
+        raise CoevoError("it ends here")
+
+    (folder / "home").mkdir(mode=0o700)
+    with pytest.raises(typer.Exit):
+        command()
+    assert open_files() == []
 
 
 def test_an_unknown_key_in_a_preset_is_named(folder: Path) -> None:
