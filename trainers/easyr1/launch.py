@@ -120,12 +120,12 @@ class EasyR1Trainer:
             # which the key does not follow.
             keys[access.KEY] = own_key
         shared_keys = ray.put(keys)
+        seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
+        command = [self.settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
         nodes, gpus = self.settings.nodes, self.settings.gpus_per_node
         reserved = reserve(nodes, gpus)
         if reserved is None:
             return f"trainer.nodes: Ray did not provide {nodes} x {gpus} GPUs within {PATIENCE_S:g} s"
-        seed = f"worker.rollout.seed={rollout_seed(job, steps_done)}"
-        command = [self.settings.python, "-m", "trainers.easyr1.start", f"config={folder / CONFIG}", seed]
         try:
             running = reserved.run(command, self.settings.source, folder, shared_keys)
             return self._wait(job, folder, running, progress)
