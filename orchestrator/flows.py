@@ -168,7 +168,9 @@ def _run_to_its_end(
         with artifacts.written():
             _tag(store, name, preset)
         with run_held(store, name):
-            config = runs.prepare(here, store, name, preset, iterations, overrides, flow_name, given and given.config)
+            config = runs.prepare(
+                here, store, name, preset, iterations, overrides, flow_name, given.config if given else None
+            )
             run = Run(name, here, store, here.services(), config)
             with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.written():
                 artifacts.dashboard_link(name, run.services.pages_url)
