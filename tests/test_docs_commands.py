@@ -22,6 +22,7 @@ FILE = re.compile(r"`((?:benchmarks|core|deploy|docs|orchestrator|services|stora
 MADE_BY_THE_READER = {  # docs/extending.md
     *("core/methods/quorum.py", "deploy/runs/quorum.toml", "tests/core/test_methods_quorum.py"),
     "services/oracles/NAME.py",
+    "orchestrator/stages/NAME.py",
 }
 
 

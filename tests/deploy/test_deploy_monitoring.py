@@ -31,7 +31,7 @@ def test_prometheus_scrapes_every_ray_node_at_the_port_that_the_node_uses() -> N
     nodes = [s for name, s in COMPOSE["services"].items() if name.startswith("ray-")]
     assert [node["networks"]["ray"]["aliases"] for node in nodes] == [discovery["names"]] * len(nodes)
     assert all(f"--metrics-export-port={discovery['port']}" in node["command"] for node in nodes)
-    runner = (ROOT / "orchestrator" / "installation" / "runner.py").read_text()
+    runner = (ROOT / "orchestrator" / "runner" / "process.py").read_text()
     assert f'"--metrics-export-port={discovery["port"]}"' in runner
 
 

@@ -83,7 +83,7 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monke
 
     with log.open("w") as output:
         # The process begins again with the same arguments.
-        program = "from orchestrator.installation import runner; runner._CHECK_S = 0.3; runner.main()"
+        program = "from orchestrator.runner import process as runner; runner._CHECK_S = 0.3; runner.main()"
         command = [sys.executable, "-c", program]
         process = subprocess.Popen(command, env=environment(home, services), stdout=output, stderr=output)
     with terminated(process):
@@ -103,7 +103,7 @@ def test_a_runner_begins_again_if_prefect_ends_while_it_looks_for_orphans(
     begun_again = list[bool]()
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     Home(tmp_path).save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", "", {}))
-    monkeypatch.setattr(runner, "_wait_for", lambda _server: None)
+    monkeypatch.setattr(runner, "problem_with_prefect", lambda _server: "")
     monkeypatch.setattr(runner, "_end_orphans", ended)
     monkeypatch.setattr(runner, "_begin_again", lambda: begun_again.append(True))
     runner._run_beside_ray()

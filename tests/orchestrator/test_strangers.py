@@ -62,7 +62,7 @@ def test_a_stranger_at_the_port_of_a_service_that_ended_gets_no_password(tmp_pat
     services = Services("a:1", "", "", f"http://127.0.0.1:{port}", "", {}, prefect_auth=AUTH)
     home.save_services(services)
     variables = {**environment(home, services), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
-    program = "from orchestrator.installation import runner; runner._CHECK_S = 0.3; runner.main()"
+    program = "from orchestrator.runner import process as runner; runner._CHECK_S = 0.3; runner.main()"
     with prefect_server(tmp_path / "prefect", port):
         with log.open("w") as output:
             runner = subprocess.Popen([sys.executable, "-c", program], env=variables, stdout=output, stderr=output)

@@ -44,19 +44,19 @@ def store(sqlite: Store) -> Store:
 def test_simultaneous_requests_make_an_export_once_and_do_not_block_the_health_check(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, written = threading.Event(), list[Path]()
-    write, get_run = exports._write, queries.runs.get_run
+    may_go_on, written = threading.Event(), []
+    write, get_run = exports.write_rows, queries.runs.get_run
 
-    def slow_write(path: Path, *arguments: Any) -> Any:
-        written.append(path)
+    def slow_write(file: Any, *arguments: Any) -> None:
+        written.append(file)
         assert may_go_on.wait(60)
-        return write(path, *arguments)
+        write(file, *arguments)
 
     def slow_run(*arguments: Any) -> Any:
         assert may_go_on.wait(60)
         return get_run(*arguments)
 
-    monkeypatch.setattr(exports, "_write", slow_write)
+    monkeypatch.setattr(exports, "write_rows", slow_write)
     app = Arrivals(create_app(store, tmp_path / "exports", ask_for_keys=False))
     with served(app) as url, ThreadPoolExecutor(_MANY) as clients, httpx.Client(trust_env=False, timeout=60) as http:
         same = [clients.submit(http.get, f"{url}{FILE}") for _ in range(8)]
