@@ -162,7 +162,10 @@ def _show(answers: Answers) -> None:
 
 
 def _wrapped(text: str, beginning: str = "") -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=beginning, subsequent_indent="  ", break_on_hyphens=False)
+    """The lines of a text. A path that is longer than a line stays whole, so that it can be copied."""
+    wrapper = textwrap.TextWrapper(_WIDTH, beginning, subsequent_indent="  ", break_on_hyphens=False)
+    wrapper.break_long_words = False
+    return wrapper.wrap(text)
 
 
 def _needed(answers: Answers, found: Estimate) -> Iterator[str]:

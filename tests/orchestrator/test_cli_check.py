@@ -23,7 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
     for variable in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "COEVO_BENCHMARKS", "JUDGE_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("COLUMNS", "1000")  # a path is not broken
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -245,7 +244,7 @@ def test_a_spent_budget_of_an_existing_run_is_a_warning(folder: Path) -> None:
 
 
 def test_a_program_that_cannot_be_run_is_a_fault_before_the_run(folder: Path) -> None:
-    program = folder / "grade.py"
+    program = folder / f"{80 * 'a'}.py"  # a line of the page is shorter, and the path is not cut
     program.touch()
     arguments = ("check", "demo", "--set", "audit.oracle=program", "--set", f"audit.program.file={program}")
     result = coevo(*arguments)
