@@ -17,9 +17,9 @@ GRAFANA = ROOT / "deploy" / "grafana"
 
 
 def figures() -> Iterable[str]:
-    yield from ("| series | what it is | n counts |", "|---|---|---|")
+    yield from ("| series | what it is | n counts (empty: steps) |", "|---|---|---|")
     for figure in FIGURES.values():
-        of = "steps" if figure.steps and not figure.interval else figure.of
+        of = "" if figure.steps and not figure.interval else figure.of
         yield f"| `{figure.name}` | {figure.text} | {of} |"
 
 
