@@ -76,51 +76,36 @@ def test_a_run_that_only_prefect_knows(
     assert seen.active == (state in ("waiting", "preparing"))
 
 
-NO_VLLM = "failed before its first stage began: no vLLM"
-KILLED = "no process has worked on it since"
-
-
-@pytest.mark.parametrize(
-    ("stored", "known", "state", "reason", "active"),
-    [
-        # A run that was cancelled and is resumed.
-        ("cancelled", flow_run("SCHEDULED"), "waiting", "Prefect has accepted it; ", True),
-        ("cancelled", flow_run("RUNNING"), "cancelled", "cancelled", True),  # the flow run has set this status
-        ("cancelled", None, "cancelled", "cancelled", False),
-        # A flow that failed before it changed anything counts until the run changes.
-        ("cancelled", flow_run("FAILED", -DAY, message="no vLLM"), "failed", NO_VLLM, False),
-        ("cancelled", flow_run("FAILED", 5, started=None), "cancelled", "cancelled", False),
-        # Somebody suspended it in Prefect.
-        ("paused", flow_run("PAUSED", name="Suspended"), "interrupted", "it was suspended in Prefect; ", True),
-        ("paused", flow_run("FAILED"), "interrupted", KILLED, False),  # it waited too long
-    ],
-)
-def test_a_stored_run_with_a_flow_run(
-    sqlite: Store, stored: RunStatus, known: FlowRun | None, state: str, reason: str, active: bool
-) -> None:
-    with sqlite.write() as session:
-        create(session, "r")
-        queries.runs.set_run_status(session, "r", stored)
-    seen = state_with(sqlite, known)
-    assert (seen.state, seen.reason[: len(reason)], seen.active) == (state, reason, active)
+KILLED = r"no process has worked on it since \d\d:\d\d UTC; .*"
 
 
 @pytest.mark.parametrize(
     ("name", "known", "state", "reason", "active"),
     [
-        ("paused", flow_run("PAUSED"), "paused", "", True),
-        ("paused", flow_run("RUNNING"), "running", "", True),  # Prefect has the decision
-        ("running", flow_run("CANCELLING"), "running", "its cancellation has been requested; until its pro", True),
-        ("cancelled", flow_run("CANCELLING"), "cancelled", "", True),  # until its flow run has ended
-        ("cancelled", flow_run("CANCELLED", message="enough"), "cancelled", "cancelled during label_ques", False),
+        ("paused", flow_run("PAUSED"), "paused", REASONS["paused"], True),
+        ("paused", flow_run("RUNNING"), "running", ".*", True),  # Prefect has the decision
+        ("running", flow_run("CANCELLING"), "running", "its cancellation has been requested; .*: iteration 2.*", True),
+        ("cancelled", None, "cancelled", REASONS["cancelled"], False),
+        ("cancelled", flow_run("CANCELLING"), "cancelled", REASONS["cancelled"], True),  # until its flow run has ended
+        ("cancelled", flow_run("CANCELLED", message="enough"), "cancelled", f"{REASONS['cancelled']}: enough", False),
+        # It is resumed.
+        ("cancelled", flow_run("SCHEDULED"), "waiting", f"{ACCEPTED}.*", True),
+        ("cancelled", flow_run("RUNNING"), "cancelled", REASONS["cancelled"], True),  # which has set this status
+        # A flow that failed before it changed anything counts until the run changes.
+        ("cancelled", flow_run("FAILED", -DAY, message="no vLLM"), "failed", ".* first stage began: no vLLM", False),
+        ("cancelled", flow_run("FAILED", 5, started=None), "cancelled", REASONS["cancelled"], False),
+        # Somebody suspended it in Prefect.
+        ("interrupted-while-paused", flow_run("PAUSED", name="Suspended"), "interrupted", "it was susp.*", True),
+        ("interrupted-while-paused", flow_run("FAILED"), "interrupted", KILLED, False),  # it waited too long
     ],
 )
-def test_a_run_in_each_state_with_a_flow_run(
-    sqlite: Store, name: str, known: FlowRun, state: str, reason: str, active: bool
+def test_a_stored_run_with_a_flow_run(
+    sqlite: Store, name: str, known: FlowRun | None, state: str, reason: str, active: bool
 ) -> None:
     store_each_state(sqlite)
     seen = state_with(sqlite, known, name)
-    assert (seen.state, seen.reason[: len(reason)], seen.active) == (state, reason, active)
+    assert (seen.state, seen.active) == (state, active)
+    assert re.fullmatch(reason, seen.reason), seen.reason
 
 
 CUT = "rzero-1.5b, " * 41 + "…"
@@ -187,6 +172,5 @@ def test_a_run_that_was_left_between_two_stages_was_worked_on_until_the_last_one
     assert (state_with(sqlite, None).state, state_with(sqlite, None).since) == ("interrupted", stage.finished_at)
 
 
-def test_the_documentation_has_every_state_with_its_meaning() -> None:
-    rows = re.findall(r"^\| `([a-z_]+)` \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
-    assert dict(rows) == MEANINGS
+def test_the_documentation_has_every_state() -> None:
+    assert {*re.findall(r"^\| `([a-z_]+)` \| ", DOCS.read_text(), re.MULTILINE)} == MEANINGS.keys()
