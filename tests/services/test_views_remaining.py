@@ -142,7 +142,7 @@ def test_status_shows_the_range(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "text"),
-    [(0, 20, "0 to 20 s"), (20.2, 20.4, "20 s"), (100, 200, "2 to 3 min"), (3600, 9000, "1 to 2 h")],
+    [(20.2, 20.4, "20 s"), (60, 100, "60 to 100 s"), (0, 200, "0 to 3 min"), (3600, 9000, "1 to 2 h")],
 )
 def test_a_range_has_the_unit_of_its_upper_end(low: float, high: float, text: str) -> None:
     assert range_text(low, high) == text
