@@ -6,6 +6,7 @@ import os
 import re
 import select
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from core.types import OracleLabel
 from services.oracles.program import ProgramError, audit, refuse_unrunnable
 
 ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\ud83d $(id)", "6")]
+REFUSE: tuple[Callable[[Program], object], ...] = (refuse_unrunnable, partial(audit, ROWS))
 READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
 
 
@@ -116,7 +118,7 @@ def test_an_interpreter_is_no_oracle(name: str, tmp_path: Path) -> None:
     file.write_text("#!/bin/sh\ncat\n")
     file.chmod(0o755)
     link.symlink_to(file)
-    for refuse in (refuse_unrunnable, partial(audit, ROWS)):
+    for refuse in REFUSE:
         for named in (file, link):
             with pytest.raises(ProgramError):
                 refuse(Program(file=str(named)))
@@ -138,6 +140,6 @@ def test_a_file_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=re.escape(f"{file}, which is not executable; chmod +x {file}")):
         refuse_unrunnable(settings)
     file.unlink()
-    for refuse in (refuse_unrunnable, partial(audit, ROWS)):
+    for refuse in REFUSE:
         with pytest.raises(ProgramError, match=re.escape(str(file))):
             refuse(settings)
