@@ -28,6 +28,14 @@ def without_complaints(page: Page) -> Iterator[None]:
     assert messages == [], messages  # this file is not one of those whose assertions pytest rewrites
 
 
+@contextmanager
+def opened(page: Page, address: str) -> Iterator[None]:
+    """Open an address for the block, which fails as in `without_complaints`."""
+    with without_complaints(page):
+        page.goto(address)
+        yield
+
+
 def look_at(page: Page, address: str, heading: str, looks: Sequence[Look]) -> None:
     """Open an address, and check what every page must be: drawn, no wider than the screen, and accessible.
 

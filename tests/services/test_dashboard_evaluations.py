@@ -9,11 +9,9 @@ import pytest
 from evaluation_examples import ODD, store_evaluation, store_recheck
 from playwright.sync_api import Page, expect
 
-from services.api.app import create_app
-from services.api.installation import Installation
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import violations, without_complaints
+from tests.api_server import serving
+from tests.browsing import opened, violations
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +19,12 @@ def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     texts = tmp_path_factory.mktemp("texts")
     key = store_evaluation(stored, texts)
     store_recheck(stored, key, "judge_gpt_4o_equivalence")
-    with served(create_app(stored, texts, ask_for_keys=False, installation=Installation(texts=texts))) as url:
+    with serving(stored, texts, texts=texts) as url:
         yield url
 
 
 def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("link", name="Evaluations").click()
         expect(page.get_by_text("http://10.0.0.7/v1#qwen3")).to_be_visible()
         row = page.get_by_role("row").filter(has_text="sums.jsonl")

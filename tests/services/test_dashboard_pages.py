@@ -12,14 +12,12 @@ from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
 from core.types import Checkpoint
-from services.api.app import create_app
-from services.api.installation import Installation
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
-from storage.session import Store, open_store
-from tests.api_server import served
-from tests.browsing import violations, without_complaints
+from storage.session import Store
+from tests.api_server import serving
+from tests.browsing import opened, violations
 from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
@@ -27,11 +25,10 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(stored: Store) -> Store:
     """A store with a finished run and one in its first iteration, whose checkpoint's folder has a long name."""
-    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
-    fill_run(opened, RUN, per_level=2)
-    with opened.write() as session:
+    fill_run(stored, RUN, per_level=2)
+    with stored.write() as session:
         create(session, BEGUN)
         queries.runs.set_run_status(session, BEGUN, "running")
         queries.run_leases.claim_run(session, run=BEGUN, owner="host:1:1", lease_seconds=600)
@@ -40,26 +37,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
         solver = Checkpoint(f"{BEGUN}/solver/1", BEGUN, "solver", 1, 20, path, "f" * 64, f"{BEGUN}/base/0")
         queries.checkpoints.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
-    yield opened
-    opened.close()
+    return stored
 
 
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterator[str]:
     """The dashboard's address; its API has a Prefect server without a worker."""
     exports = tmp_path_factory.mktemp("exports")
-    app = create_app(
-        store, exports, ask_for_keys=False, installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS)
-    )
-    with served(app) as url:
+    with serving(store, exports, prefect=prefect_at(prefect_url), presets=PRESETS) as url:
         yield url
 
 
 @pytest.mark.parametrize("sent_by", ["Enter", "Tab", "the button"])
 def test_questions_can_be_searched_by_text(address: str, page: Page, sent_by: str) -> None:
     rows = page.locator("table.questions tbody tr")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/1")
+    with opened(page, f"{address}/runs/{RUN}/1"):
         expect(rows.first).to_be_visible()
         text = rows.first.locator("td.text").inner_text()
         page.get_by_label("Text", exact=True).fill(text)
@@ -107,8 +99,7 @@ def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: 
 
 
 def test_the_current_iteration_s_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         dots = page.locator("article", has=page.get_by_role("link", name=BEGUN, exact=True)).locator(".dots i")
         expect(dots).to_have_count(3)
         expect(dots.first).to_have_class("current")
@@ -121,8 +112,7 @@ def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
 ) -> None:
     with store.write() as session:
         refresh(session, RUN, 1)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}")
+    with opened(page, f"{address}/runs/{RUN}"):
         chart = page.get_by_role("group", name="Pseudo-label accuracy by iteration")
         kept, all_questions = (chart.locator(f"a[aria-label^='{over} by exact']") for over in ("kept", "all"))
         expect(kept.first).to_be_visible()
@@ -135,8 +125,7 @@ def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
 
 
 def test_an_iteration_without_labels_does_not_say_that_it_has_too_many(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{BEGUN}/1")
+    with opened(page, f"{address}/runs/{BEGUN}/1"):
         panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
         expect(panel).to_contain_text("No question has been labelled yet.")
 
@@ -144,8 +133,7 @@ def test_an_iteration_without_labels_does_not_say_that_it_has_too_many(address: 
 @pytest.mark.parametrize("width", [320, 420])
 def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         form = page.locator("form.card")
         expect(form.get_by_label("Preset")).to_have_value("demo")
@@ -155,8 +143,7 @@ def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) ->
 
 def test_the_form_says_which_names_a_run_may_have(address: str, page: Page) -> None:
     """The browser shows the title with its own message about the format."""
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         field = page.locator("form.card").get_by_label("Name")
         for name in ("mine", "Mine.2_b-c", "a/b", "-a", "ä"):
@@ -170,8 +157,7 @@ def test_the_form_says_which_names_a_run_may_have(address: str, page: Page) -> N
 
 def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 420, "height": 900})
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{BEGUN}/checkpoints/solver/1")
+    with opened(page, f"{address}/runs/{BEGUN}/checkpoints/solver/1"):
         path = page.get_by_text("folder_folder_")
         expect(path).to_be_visible()
         assert path.evaluate("code => code.parentElement.scrollWidth <= code.parentElement.clientWidth")
@@ -183,8 +169,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
 ) -> None:
     why = "serving.applications: vllm-cpu <b>needs</b> vLLM"
     message = f"Flow run encountered an exception: ConfigError: {why}"
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         page.locator("form.card").get_by_label("Name").fill("accepted")
         page.get_by_role("button", name="Start run").click()
@@ -218,8 +203,7 @@ def test_a_resumed_run_s_page_shows_at_once_that_it_waits_and_links_to_the_flow_
     with store.write() as session:
         create(session, "stopped-short")
         queries.runs.set_run_status(session, "stopped-short", "failed")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/stopped-short")
+    with opened(page, f"{address}/runs/stopped-short"):
         page.get_by_role("button", name="Resume").click()
         # The page asks again at once; otherwise it asks every ten seconds.
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
@@ -249,8 +233,7 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
             session, run=name, iteration=1, stage="evaluate", owner="host:1:1", lease_seconds=600
         )
     page.clock.install()
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{name}")
+    with opened(page, f"{address}/runs/{name}"):
         expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)
         with store.write() as session:
             queries.run_leases.release_run(session, run=name, owner="host:1:1")
@@ -268,8 +251,7 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         for key, severity in (("a" * 16, "critical"), ("b" * 16, "warning"), ("c" * 16, "warning")):
             text = f"label accuracy <i>fell</i> ({severity})"
             queries.alerts.add_alerts(session, [replace(alert(key), run=name, severity=severity, text=text)])
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         card = page.locator("article.run", has=page.get_by_role("link", name=name, exact=True))
         expect(card.locator(".badge.is-critical")).to_have_text("1 critical alert")
         expect(card.locator(".badge.is-warning")).to_have_text("2 warnings")
