@@ -29,21 +29,21 @@ def api_of(store: Store, folder: Path, *, key: str | None = None, **installed: A
 def get(api: TestClient, path: str, status: int = 200, **parameters: Any) -> Any:
     """The JSON that a route under /api/v1 answers with this status."""
     response = api.get(PREFIX + path, params=parameters or None)  # {} would drop what is in the path
-    assert response.status_code == status, response.text  # with a message, since pytest does not rewrite this file
+    assert response.status_code == status, (path, response.text)  # pytest does not rewrite this file
     return response.json()
 
 
 def post(api: TestClient, path: str, status: int = 200, **body: Any) -> Any:
     """The JSON that a route under /api/v1 answers to this body with this status."""
     response = api.post(PREFIX + path, json=body)
-    assert response.status_code == status, response.text
+    assert response.status_code == status, (path, response.text)
     return response.json()
 
 
 def refused(api: TestClient, path: str, status: int, *words: str, **parameters: Any) -> None:
     """Check that a route under /api/v1 answers with this status and a problem whose sentence has these words."""
     detail = get(api, path, status, **parameters)["detail"]
-    assert [word for word in words if word not in detail] == [], detail
+    assert [word for word in words if word not in detail] == [], (path, detail)
 
 
 @contextmanager

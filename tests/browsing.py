@@ -14,6 +14,7 @@ from tests.live import Live
 expect.set_options(timeout=30_000)  # milliseconds: pages are refreshed every few seconds, on a busy machine
 
 Look = tuple[Literal["light", "dark"], int]  # the colour scheme, and the width of the window in pixels
+LOOKS: tuple[Look, ...] = (("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420))
 # Two animation frames: after the first, charts know their new width, in the second they are drawn.
 _REDRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 

@@ -229,39 +229,37 @@ def test_prompts_without_votes_are_exported_but_cannot_be_audited(api: TestClien
 
 
 TRAINING = f"/runs/{RUN}/training/solver/1"
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "words"),
-    [
-        ("/runs/nobody/export?iterations=2", 404, "run nobody"),
-        ("/runs/nobody/training/solver/1/steps", 404, "run nobody"),
-        ("/runs/nobody/training/solver/1/rollouts", 404, "run nobody"),
-        ("/evaluations?run=nobody", 404, "run nobody"),
-        ("/alerts?run=nobody", 404, "run nobody"),
-        (f"/alerts/{'9' * 16}", 404, "alert 9999999999999999"),
-        (f"/evaluations/{'0' * 16}", 404, "evaluation 0000000000000000"),
-        (f"/evaluations/{'0' * 16}/records", 404, "evaluation 0000000000000000"),
-        (f"{TRAINING}/rollouts/1/0/9", 404, "rollout 9 of prompt 0 of step 1"),
-        # The base model has no questions and no training.
-        (f"/runs/{RUN}/iterations/0/questions", 404, "iteration 0"),
-        (f"/runs/{RUN}/iterations/0/statistics", 404, "iteration 0"),
-        (f"/runs/{RUN}/iterations/0/clusters", 404, "iteration 0"),
-        (f"/runs/{RUN}/iterations/0/samples/human", 404, "iteration 0"),
-        (f"/runs/{RUN}/export?iterations=0", 404, "iteration 0"),
-        (f"/runs/{RUN}/export?iterations=0-1", 404, "iteration 0"),
-        (f"/runs/{RUN}/export/rows?iterations=0-1", 404, "iteration 0"),
-        (f"/runs/{RUN}/training/solver/0/steps", 404, "iteration 0"),
-        (f"/runs/{RUN}/export?iterations=2&format=csv", 409, f"run {RUN}, iteration 2"),
-        (f"{ITERATION}/questions?p_hat_min=0.8&p_hat_max=0.2", 422, "query.p_hat_max"),
-        (f"/runs/{RUN}/export/rows?p_hat_min=0.8&p_hat_max=0.2", 422, "query.p_hat_max"),
-        (f"/runs/{RUN}/series?name=label_acuracy", 422, "did you mean label_accuracy"),
-        (f"{TRAINING}/rollouts?sort=best", 422, "query.sort"),
-        (f"/runs/{RUN}/training/base/1/rollouts", 422, "path.role"),
-        (f"{TRAINING}/rollouts?sort=reward&after=WzEsMCwwXQ", 400, "after"),
-        (f"/alerts?after={'f' * 16}", 400, "after"),
-    ],
+# path, status, words of the answer: beside the table of test_problems.py, which has what the routes share
+REFUSED = (
+    ("/runs/nobody/export?iterations=2", 404, "run nobody"),
+    ("/runs/nobody/training/solver/1/steps", 404, "run nobody"),
+    ("/runs/nobody/training/solver/1/rollouts", 404, "run nobody"),
+    ("/evaluations?run=nobody", 404, "run nobody"),
+    ("/alerts?run=nobody", 404, "run nobody"),
+    (f"/alerts/{'9' * 16}", 404, "alert '9999999999999999'"),
+    (f"/evaluations/{'0' * 16}", 404, "evaluation 0000000000000000"),
+    (f"/evaluations/{'0' * 16}/records", 404, "evaluation 0000000000000000"),
+    (f"{TRAINING}/rollouts/1/0/9", 404, "rollout 9 of prompt 0 of step 1"),
+    # The base model has no questions and no training.
+    (f"/runs/{RUN}/iterations/0/questions", 404, "iteration 0"),
+    (f"/runs/{RUN}/iterations/0/statistics", 404, "iteration 0"),
+    (f"/runs/{RUN}/iterations/0/clusters", 404, "iteration 0"),
+    (f"/runs/{RUN}/iterations/0/samples/human", 404, "iteration 0"),
+    (f"/runs/{RUN}/export?iterations=0", 404, "iteration 0"),
+    (f"/runs/{RUN}/export?iterations=0-1", 404, "iteration 0"),
+    (f"/runs/{RUN}/export/rows?iterations=0-1", 404, "iteration 0"),
+    (f"/runs/{RUN}/training/solver/0/steps", 404, "iteration 0"),
+    (f"/runs/{RUN}/export?iterations=2&format=csv", 409, f"run {RUN}, iteration 2"),
+    (f"{ITERATION}/questions?p_hat_min=0.8&p_hat_max=0.2", 422, "query.p_hat_max"),
+    (f"/runs/{RUN}/export/rows?p_hat_min=0.8&p_hat_max=0.2", 422, "query.p_hat_max"),
+    (f"/runs/{RUN}/series?name=label_acuracy", 422, "did you mean label_accuracy"),
+    (f"{TRAINING}/rollouts?sort=best", 422, "query.sort"),
+    (f"/runs/{RUN}/training/base/1/rollouts", 422, "path.role"),
+    (f"{TRAINING}/rollouts?sort=reward&after=WzEsMCwwXQ", 400, "after"),
+    (f"/alerts?after={'f' * 16}", 400, "after"),
 )
-def test_what_is_not_there_or_not_understood_is_named(api: TestClient, path: str, status: int, words: str) -> None:
-    """Beside the table of test_problems.py, which has what the routes share."""
-    refused(api, path, status, words)
+
+
+def test_what_is_not_there_or_not_understood_is_named(api: TestClient) -> None:
+    for path, status, words in REFUSED:
+        refused(api, path, status, words)

@@ -58,6 +58,9 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(last.locator("td").nth(3)).to_have_text("–")  # no answer
         question.get_by_text("greedy reply").click()
         expect(question.locator("pre").first).to_have_text(f"so {ODD}")
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_an_evaluation_s_records_are_downloaded(address: str, page: Page) -> None:
@@ -67,13 +70,3 @@ def test_an_evaluation_s_records_are_downloaded(address: str, page: Page) -> Non
         page.get_by_role("button", name="JSONL").click()
     rows = [json.loads(line) for line in downloading.value.path().read_text().splitlines()]
     assert [len(row["answers"]) for row in rows] == [5] * 8
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_is_not_wider_than_the_window(address: str, page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"{address}/evaluations")
-    page.get_by_role("link", name="sums.jsonl").click()
-    page.locator("details.record summary").first.click()
-    expect(page.get_by_text("greedy reply")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -16,11 +16,10 @@ from storage import queries
 from storage.rows import RunOrigin
 from storage.session import Store
 from tests.api_server import serving
-from tests.browsing import Look, look_at, opened, violations, without_complaints
+from tests.browsing import LOOKS, look_at, opened, violations, without_complaints
 from tests.synthetic_run import fill_run
 
 PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
-LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
 OVERRIDES = {
     "solver.reward.alpha": 0.75,
     "seed": 5,

@@ -77,6 +77,8 @@ def test_an_iteration_without_labels_offers_no_download(address: str, page: Page
         expect(exports).to_contain_text("They can be downloaded once all questions are labelled")
         expect(exports.get_by_role("button")).to_have_count(0)
         expect(page.get_by_text("No questions yet.")).to_be_visible()
+        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
+        expect(panel).to_contain_text("No question has been labelled yet.")  # not that it has too many
         expect(page.get_by_role("link", name="Label a sample by hand")).to_have_count(0)
         page.goto(f"{address}/runs/{BEGUN}/1?verdict=kept")
         expect(page.get_by_text("No questions match these filters.")).to_be_visible()

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_examples import alert
 from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
-from core.types import Checkpoint
+from core.types import Checkpoint, Stage
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
+from storage.rows import RunStatus
 from storage.session import Store
 from tests.api_server import serving
 from tests.browsing import opened, violations
@@ -28,12 +30,8 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 def store(stored: Store) -> Store:
     """A store with a finished run and one in its first iteration, whose checkpoint's folder has a long name."""
     fill_run(stored, RUN, per_level=2)
+    begin(stored, BEGUN, "running", "train_challenger")
     with stored.write() as session:
-        create(session, BEGUN)
-        queries.runs.set_run_status(session, BEGUN, "running")
-        queries.run_leases.claim_run(session, run=BEGUN, owner="host:1:1", lease_seconds=600)
-        stage = {"run": BEGUN, "iteration": 1, "stage": "train_challenger", "owner": "host:1:1"}
-        queries.ledger.claim_stage(session, **stage, lease_seconds=600)
         path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
         solver = Checkpoint(f"{BEGUN}/solver/1", BEGUN, "solver", 1, 20, path, "f" * 64, f"{BEGUN}/base/0")
         queries.checkpoints.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
@@ -79,12 +77,20 @@ def test_no_row_of_the_table_is_drawn_without_its_question(address: str, page: P
     assert page.evaluate("window.without") == 0
 
 
-def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: Page) -> None:
-    run = "typed-into"
+def begin(store: Store, run: str, status: RunStatus, stage: Stage | None = None) -> None:
+    """Store a run with this status that a process holds, and that is at this stage of iteration 1."""
+    held: dict[str, Any] = {"run": run, "owner": "host:1:1", "lease_seconds": 600}
     with store.write() as session:
         create(session, run)
-        queries.runs.set_run_status(session, run, "running")
-        queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=600)
+        queries.runs.set_run_status(session, run, status)
+        queries.run_leases.claim_run(session, **held)
+        if stage:
+            queries.ledger.claim_stage(session, iteration=1, stage=stage, **held)
+
+
+def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: Page) -> None:
+    run = "typed-into"
+    begin(store, run, "running")
     page.clock.install()
     page.goto(f"{address}/runs/{run}/1")
     field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")
@@ -124,12 +130,6 @@ def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
     assert shapes[0] != shapes[1]
 
 
-def test_an_iteration_without_labels_does_not_say_that_it_has_too_many(address: str, page: Page) -> None:
-    with opened(page, f"{address}/runs/{BEGUN}/1"):
-        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
-        expect(panel).to_contain_text("No question has been labelled yet.")
-
-
 @pytest.mark.parametrize("width", [320, 420])
 def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
@@ -164,6 +164,14 @@ def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> N
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
+def end_flow_run(prefect_url: str, run: str, ended: str, message: str | None = None) -> str:
+    """Take a run's flow run to its end, as a flow runner does; returns the address of its page in Prefect."""
+    [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": [run]}})
+    for state in ("PENDING", "RUNNING", ended):
+        post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": message})
+    return f"{prefect_url}/runs/flow-run/{flow_run['id']}"
+
+
 def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_begins(
     address: str, prefect_url: str, page: Page
 ) -> None:
@@ -180,17 +188,13 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
         page.goto(f"{address}/runs/accepted")
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
-        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
-        for state in ("PENDING", "RUNNING", "FAILED"):
-            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": message})
+        flow_run = end_flow_run(prefect_url, "accepted", "FAILED", message)
         page.reload()
         expect(page.locator(".problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)  # there is nothing to resume
         page.goto(address)
         expect(card.locator(".problem")).to_contain_text(why)
-        expect(card.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
-            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
-        )
+        expect(card.get_by_role("link", name="Flow run in Prefect")).to_have_attribute("href", flow_run)
         assert violations(page) == []
     # A run that nobody knows is a 404, which the browser reports in its console.
     page.goto(f"{address}/runs/nobody")
@@ -208,16 +212,12 @@ def test_a_resumed_run_s_page_shows_at_once_that_it_waits_and_links_to_the_flow_
         # The page asks again at once; otherwise it asks every ten seconds.
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
         expect(page.locator(".title .status")).to_have_text("waiting")
-        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["stopped-short"]}})
-        for state in ("PENDING", "RUNNING", "COMPLETED"):
-            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state})
+        flow_run = end_flow_run(prefect_url, "stopped-short", "COMPLETED")
         with store.write() as session:
             queries.runs.set_run_status(session, "stopped-short", "done")
         page.reload()
         expect(page.locator(".title .status")).to_have_text("done")
-        expect(page.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
-            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
-        )
+        expect(page.get_by_role("link", name="Flow run in Prefect")).to_have_attribute("href", flow_run)
 
 
 def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
@@ -225,13 +225,7 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
 ) -> None:
     """The status is `cancelled` as soon as the flow has stored it; the process holds the lease until it has ended."""
     name = "ends"
-    with store.write() as session:
-        create(session, name)
-        queries.runs.set_run_status(session, name, "cancelled")
-        queries.run_leases.claim_run(session, run=name, owner="host:1:1", lease_seconds=600)
-        queries.ledger.claim_stage(
-            session, run=name, iteration=1, stage="evaluate", owner="host:1:1", lease_seconds=600
-        )
+    begin(store, name, "cancelled", "evaluate")
     page.clock.install()
     with opened(page, f"{address}/runs/{name}"):
         expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -17,12 +17,10 @@ from orchestrator.reporting.run_log import kept, say
 from storage import queries
 from storage.session import open_store
 from tests.api_server import serving
-from tests.browsing import Look, look_at, opened
+from tests.browsing import LOOKS, look_at, opened
 from tests.synthetic_run import add_iteration, create, fill_run, finish
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202egnirts"
-SCHEMES: list[Literal["light", "dark"]] = ["light", "dark"]
-LOOKS: list[Look] = [(scheme, width) for scheme in SCHEMES for width in (1400, 420)]
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,10 @@ from storage.queries.training_rollouts import Training
 from storage.rows import TrainedOnRow
 from storage.session import Store
 from tests.api_server import serving
-from tests.browsing import Look, look_at, opened, violations
+from tests.browsing import LOOKS, look_at, opened, violations
 
 OVERRIDE = "\u202e"  # the text after it on a line is shown from right to left, unless it is isolated
 HOSTILE = f"<img src=x onerror=alert(1)> <b>bold</b>{OVERRIDE} \\(x^2\\) \\boxed{{3}}"
-LOOKS: tuple[Look, ...] = (("light", 1400), ("light", 420), ("dark", 420), ("dark", 1400))
 PAGE = f"/runs/{RUN}/training/solver/1"
 
 

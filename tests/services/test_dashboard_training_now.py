@@ -14,11 +14,10 @@ from orchestrator.stages.training.metrics import store_step
 from storage import queries
 from storage.session import Store
 from tests.api_server import serving
-from tests.browsing import Look, look_at, opened
+from tests.browsing import LOOKS, look_at, opened
 from tests.synthetic_run import context_of, create
 
 RUN = "trains"
-LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
 
 
 @pytest.fixture
