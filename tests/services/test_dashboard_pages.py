@@ -79,7 +79,7 @@ def test_no_row_of_the_table_is_drawn_without_its_question(address: str, page: P
 
 def begin(store: Store, run: str, status: RunStatus, stage: Stage | None = None) -> None:
     """Store a run with this status that a process holds, and that is at this stage of iteration 1."""
-    held: dict[str, Any] = {"run": run, "owner": "host:1:1", "lease_seconds": 600}
+    held: dict[str, Any] = {"run": run, "owner": "me", "lease_seconds": 600}
     with store.write() as session:
         create(session, run)
         queries.runs.set_run_status(session, run, status)
@@ -230,7 +230,7 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
     with opened(page, f"{address}/runs/{name}"):
         expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)
         with store.write() as session:
-            queries.run_leases.release_run(session, run=name, owner="host:1:1")
+            queries.run_leases.release_run(session, run=name, owner="me")
         page.clock.run_for(7_000)
         expect(page.locator(".title .status")).to_have_text("cancelled")
         expect(page.locator(".now")).to_contain_text("cancelled during evaluate 1", ignore_case=True)
