@@ -94,9 +94,11 @@ def test_an_export_of_several_runs_or_of_an_experiment_is_one_file(api: Client, 
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_an_interrupted_export_resumes_where_it_stopped(filled: Store, tmp_path: Path) -> None:
+def test_an_interrupted_export_resumes_where_it_stopped_unless_there_is_a_newer_one(
+    filled: Store, tmp_path: Path
+) -> None:
     interrupting = Interrupting(create_app(filled, tmp_path / "exports", ask_for_keys=False))
-    broken, whole = tmp_path / "broken.jsonl", tmp_path / "whole.jsonl"
+    broken, whole, newer = (tmp_path / f"{name}.jsonl" for name in ("broken", "whole", "newer"))
     with served(interrupting) as url:
         api = Client(url)
         interrupting.interrupt_after = 100
@@ -107,24 +109,15 @@ def test_an_interrupted_export_resumes_where_it_stopped(filled: Store, tmp_path:
         assert part.stat().st_size == 100
         api.export(EXPORT, broken)
         api.export(EXPORT, whole)
-    assert interrupting.ranges == [None, "bytes=100-", None]
-    assert broken.read_bytes() == whole.read_bytes()
-    assert list(tmp_path.glob("*.part")) == []
-
-
-def test_a_part_of_an_older_export_is_not_used_for_a_new_one(filled: Store, tmp_path: Path) -> None:
-    interrupting = Interrupting(create_app(filled, tmp_path / "exports", ask_for_keys=False))
-    target = tmp_path / "rows.jsonl"
-    with served(interrupting) as url:
-        api = Client(url)
         interrupting.interrupt_after = 100
         with pytest.raises(ApiError):
-            api.export(EXPORT, target)
+            api.export(EXPORT, newer)
         with filled.write() as session:
             queries.questions.add_oracle_labels(session, [OracleLabel(question_id(RUN, 1, 0), "human", "right", None)])
-        manifest = api.export(EXPORT, target)
-    assert interrupting.ranges == [None, None]
-    assert hashlib.sha256(target.read_bytes()).hexdigest() == manifest["sha256"]
+        manifest = api.export(EXPORT, newer)
+    assert interrupting.ranges == [None, "bytes=100-", None, None, None]
+    assert broken.read_bytes() == whole.read_bytes()
+    assert hashlib.sha256(newer.read_bytes()).hexdigest() == manifest["sha256"]
     assert list(tmp_path.glob("*.part")) == []
 
 
