@@ -14,6 +14,7 @@ from tests.live import Live
 expect.set_options(timeout=30_000)  # milliseconds: pages are refreshed every few seconds, on a busy machine
 
 Look = tuple[Literal["light", "dark"], int]  # the colour scheme, and the width of the window in pixels
+LOOKS: tuple[Look, ...] = (("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420))
 # Two animation frames: after the first, charts know their new width, in the second they are drawn.
 _REDRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -26,6 +27,14 @@ def without_complaints(page: Page) -> Iterator[None]:
     page.on("pageerror", lambda error: messages.append(str(error)))
     yield
     assert messages == [], messages  # this file is not one of those whose assertions pytest rewrites
+
+
+@contextmanager
+def opened(page: Page, address: str) -> Iterator[None]:
+    """Open an address for the block, which fails as in `without_complaints`."""
+    with without_complaints(page):
+        page.goto(address)
+        yield
 
 
 def look_at(page: Page, address: str, heading: str, looks: Sequence[Look]) -> None:

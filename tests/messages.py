@@ -155,6 +155,7 @@ PATHS = (
     "/runs?after=WzFlMzAsICJkZW1vIl0",  # [1e30, "demo"]
     "/runs/demo/checkpoints/solver/7",
     "/runs/demo/iterations/99999999999/questions",
+    "/runs/demo/iterations/0/questions",
     "/runs/demo/iterations/1/questions/999",
     "/runs/demo/iterations/1/questions?limit=201",
     "/runs/demo/iterations/1/questions?verdict=kep",
@@ -165,6 +166,7 @@ PATHS = (
     "/runs/demo/iterations/1/questions?sort=p_hat&after=WzAuNSwgMC41XQ",
     "/runs/demo/iterations/1/questions?after=WzFlOTk5XQ",
     "/runs/demo/iterations/1/questions?p_hat_max=2",
+    "/runs/demo/iterations/1/questions?p_hat_min=0.8&p_hat_max=0.2",
     "/runs/demo/export?texts=true",
     "/runs/demo/export?texts=perhaps",
     "/runs/nobody/stages?limit=1",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from services.api.app import create_app
+from services.api.app import PREFIX, create_app
 from services.api.description import operations_of
 from services.api.problems import MEDIA_TYPE, Problem
 from services.client import LARGEST_PAGE
@@ -35,6 +35,15 @@ def test_every_answer_has_a_schema_with_types(description: dict[str, Any]) -> No
         assert set(names) <= schemas.keys(), operation
     for name, schema in schemas.items():
         assert {"properties", "enum", "const", "type", "anyOf", "oneOf"} & schema.keys(), name
+
+
+def test_every_route_names_its_answers_and_errors(description: dict[str, Any]) -> None:
+    for path, methods in description["paths"].items():
+        for method in methods.values() if path.startswith(PREFIX) else ():
+            assert {"401", "403", "422"} <= method["responses"].keys(), path
+            assert {"200", "201", "202"} & method["responses"].keys(), path
+            assert method["summary"]
+            assert method["description"]
 
 
 def test_every_error_has_an_example_of_its_own_status(description: dict[str, Any]) -> None:

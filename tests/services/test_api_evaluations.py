@@ -2,63 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
-from api_examples import RUN, fill
+from api_examples import RUN
 from evaluation_examples import ITEMS, ODD, store_evaluation, store_recheck
 from fastapi.testclient import TestClient
 
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
-from services.client import Client
 from storage import queries
 from storage.session import Store
-from tests.api_server import served
+from tests.api_server import api_of, get, refused
 
 
 @pytest.fixture
-def key(store: Store, tmp_path: Path) -> str:
-    fill(store)
-    return store_evaluation(store, tmp_path / "texts")
+def key(filled: Store, tmp_path: Path) -> str:
+    return store_evaluation(filled, tmp_path / "texts")
 
 
 @pytest.fixture
-def api(store: Store, tmp_path: Path, key: str) -> TestClient:
-    app = create_app(store, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
-    return TestClient(app, "http://localhost", raise_server_exceptions=True)
-
-
-def get(api: TestClient, path: str, **parameters: Any) -> Any:
-    response = api.get(f"{PREFIX}/evaluations{path}", params=parameters)
-    assert response.status_code == 200, response.text
-    return response.json()
+def api(filled: Store, tmp_path: Path, key: str) -> TestClient:
+    return api_of(filled, tmp_path, texts=tmp_path / "texts")
 
 
 def test_evaluations_are_listed_apart_from_those_of_runs(api: TestClient, key: str) -> None:
-    [row] = get(api, "")
+    [row] = get(api, "/evaluations")
     assert (row["id"], row["benchmark"], row["run"], row["seconds"]) == (key, "/data/sums.jsonl", None, 75)
-    [of_run] = get(api, "", run=RUN)
+    [of_run] = get(api, "/evaluations", run=RUN)
     assert (of_run["run"], of_run["model"], of_run["benchmark"]) == (RUN, f"{RUN}/solver/1", "micro")
-    assert api.get(f"{PREFIX}/evaluations", params={"run": "nosuch"}).status_code == 404
 
 
 def test_the_list_has_the_accuracy_of_each_evaluation(store: Store, api: TestClient, key: str) -> None:
     with store.write() as session:
         empty = queries.evaluations.begin_evaluation(session, model="/models/new", benchmark="micro", manifest={})
-    listed = {row["id"]: row for row in [*get(api, ""), *get(api, "", run=RUN)]}
+    listed = {row["id"]: row for row in [*get(api, "/evaluations"), *get(api, "/evaluations", run=RUN)]}
     assert len(listed) == 3
     for name in ("pass_at_1", "greedy", "majority"):
         for id_ in listed.keys() - {empty.id}:
-            assert listed[id_][name] == pytest.approx(get(api, f"/{id_}")[name]), (id_, name)
+            assert listed[id_][name] == pytest.approx(get(api, f"/evaluations/{id_}")[name]), (id_, name)
         assert listed[empty.id][name] is None
     assert listed[key]["pass_at_1"]["n"] == 8
 
 
 def test_figures_have_their_intervals_and_the_manifest(api: TestClient, key: str) -> None:
-    figures = get(api, f"/{key}")
+    figures = get(api, f"/evaluations/{key}")
     assert (figures["questions"], figures["samples"]) == (8, 4)
     # 4, 4, 3, 3, 2, 2, 1, 1 of 4 samples are right.
     assert (figures["pass_at_1"]["value"], figures["pass_at_1"]["n"]) == (20 / 32, 8)
@@ -75,20 +61,20 @@ def test_figures_have_their_intervals_and_the_manifest(api: TestClient, key: str
 
 
 def test_a_run_s_evaluation_has_figures_though_its_answers_were_stored_by_an_earlier_version(api: TestClient) -> None:
-    [of_run] = get(api, "", run=RUN)
-    figures = get(api, f"/{of_run['id']}")
+    [of_run] = get(api, "/evaluations", run=RUN)
+    figures = get(api, f"/evaluations/{of_run['id']}")
     assert (figures["questions"], figures["pass_at_1"]["value"], figures["curve"]) == (4, 0.375, [])
     assert (figures["samples"], figures["unparsed"], figures["mean_tokens"]) == (8, None, 0)
 
 
 def test_records_come_in_pages_and_one_at_a_time_with_the_whole_replies(api: TestClient, key: str) -> None:
-    first = get(api, f"/{key}/records", limit=5)
-    rest = get(api, f"/{key}/records", limit=5, after=first["next"])
+    first = get(api, f"/evaluations/{key}/records", limit=5)
+    rest = get(api, f"/evaluations/{key}/records", limit=5, after=first["next"])
     records = first["items"] + rest["items"]
     assert ([record["question"]["id"] for record in records], rest["next"]) == ([item.id for item in ITEMS], None)
     assert {len(record["answers"]) for record in records} == {5}
     assert all(record["texts"] is None for record in records)
-    record = get(api, f"/{key}/record", item="sums/7")
+    record = get(api, f"/evaluations/{key}/record", item="sums/7")
     assert record["result"] == {
         "item_id": "sums/7",
         "level": "hard",
@@ -107,13 +93,14 @@ def test_records_come_in_pages_and_one_at_a_time_with_the_whole_replies(api: Tes
         "finish_reason": "stop",
     }
     assert record["texts"] == [f"so {ODD}"] * 5
-    assert api.get(f"{PREFIX}/evaluations/{key}/record", params={"item": "x"}).status_code == 404
+    refused(api, f"/evaluations/{key}/record", 404, "x", item="x")
 
 
 def test_a_judge_s_recheck_is_beside_the_grader_s_figures_and_verdicts(api: TestClient, store: Store, key: str) -> None:
-    assert (get(api, f"/{key}")["rechecks"], get(api, f"/{key}/record", item="sums/4")["judged"]) == ([], [])
+    assert get(api, f"/evaluations/{key}")["rechecks"] == []
+    assert get(api, f"/evaluations/{key}/record", item="sums/4")["judged"] == []
     store_recheck(store, key, "judge_m")
-    figures = get(api, f"/{key}")
+    figures = get(api, f"/evaluations/{key}")
     assert (figures["pass_at_1"]["value"], figures["greedy"]["value"]) == (20 / 32, 4 / 8)
     [recheck] = figures["rechecks"]
     # 8 questions have one right answer each, and 4 a wrong one; all samples without an answer are wrong.
@@ -126,27 +113,5 @@ def test_a_judge_s_recheck_is_beside_the_grader_s_figures_and_verdicts(api: Test
     shares = [recheck[name] for name in ("passes_called_wrong", "failures_called_right", "disagreements")]
     assert [(share["value"], share["n"]) for share in shares] == [(1 / 8, 8), (1 / 4, 4), (2 / 12, 12)]
     of_fifth = [{"item_id": "sums/4", "sample_index": i, "judge": "judge_m", "verdict": "right"} for i in (-1, 0, 1)]
-    assert get(api, f"/{key}/record", item="sums/4")["judged"] == of_fifth
-    assert [record["judged"] for record in get(api, f"/{key}/records")["items"]][4] == of_fifth
-
-
-@pytest.mark.parametrize("path", ["/0000000000000000", "/0000000000000000/records"])
-def test_an_unknown_evaluation_is_not_found(api: TestClient, path: str) -> None:
-    response = api.get(f"{PREFIX}/evaluations{path}")
-    assert (response.status_code, response.json()["detail"]) == (404, "evaluation 0000000000000000: no such evaluation")
-
-
-def test_the_client_reads_evaluations(sqlite: Store, tmp_path: Path) -> None:
-    fill(sqlite)
-    key = store_evaluation(sqlite, tmp_path)
-    with served(
-        create_app(sqlite, tmp_path / "exports", ask_for_keys=False, installation=Installation(texts=tmp_path))
-    ) as url:
-        api = Client(url)
-        assert [row["id"] for row in api.get("/evaluations")] == [key]
-        assert [row["run"] for row in api.get("/evaluations", run=RUN)] == [RUN]
-        assert api.get(f"/evaluations/{key}")["pass_at_1"]["n"] == 8
-        assert [record["question"] for record in api.items(f"/evaluations/{key}/records")] == [
-            asdict(item) for item in ITEMS
-        ]
-        assert api.get(f"/evaluations/{key}/record", item="sums/0")["texts"] == [f"so {ODD}"] * 5
+    assert get(api, f"/evaluations/{key}/record", item="sums/4")["judged"] == of_fifth
+    assert [record["judged"] for record in get(api, f"/evaluations/{key}/records")["items"]][4] == of_fifth

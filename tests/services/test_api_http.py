@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,50 +121,34 @@ def test_a_body_in_another_encoding_is_refused(encoding: str, api: TestClient) -
     assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
 
 
-def locked(file: Path) -> Iterator[None]:
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
-        yield
+def lock(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
 
 
-def gone(file: Path) -> Iterator[None]:
-    file.rename(file.with_suffix(".away"))
-    yield
-
-
-def garbage(file: Path) -> Iterator[None]:
-    file.unlink()
-    file.write_bytes(b"no database" * 1_000)
-    yield
-
-
-def overwritten(file: Path) -> Iterator[None]:
-    file.write_bytes(b"no database" * 1_000)
-    yield
-
-
-def a_link(file: Path) -> Iterator[None]:
-    file.unlink()
-    file.symlink_to("/etc/passwd")
-    yield
-
-
-def another(file: Path) -> Iterator[None]:
-    copy = file.with_suffix(".copy")
-    shutil.copyfile(file, copy)
-    os.replace(copy, file)
-    yield
-
-
-@pytest.mark.parametrize("trouble", [locked, gone, garbage, overwritten, a_link, another])
-def test_the_api_is_not_healthy_without_its_database(trouble: Callable[[Path], Iterator[None]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lock,
+        lambda file: file.rename(file.with_suffix(".away")),
+        lambda file: file.write_bytes(b"no database" * 1_000),
+        lambda file: (file.unlink(), file.write_bytes(b"no database" * 1_000)),
+        lambda file: (file.unlink(), file.symlink_to("/etc/passwd")),
+        lambda file: os.replace(shutil.copyfile(file, file.with_suffix(".copy")), file),
+    ],
+    ids=["locked", "gone", "overwritten", "garbage", "a link", "another file"],
+)
+def test_the_api_is_not_healthy_without_its_database(harm: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "a?b" / "coevo.db"
     file.parent.mkdir()
     store = open_store(f"sqlite:///{tmp_path}/a%3Fb/coevo.db", create=True)
     api: Any = TestClient(create_app(store, tmp_path / "exports", ask_for_keys=False), **OWN)
     assert api.get("/healthz").status_code == 200
-    for _ in trouble(file):
-        assert api.get("/healthz").status_code == 503
+    harmed = harm(file)
+    assert api.get("/healthz").status_code == 503
+    if isinstance(harmed, sqlite3.Connection):
+        harmed.close()
     store.close()
 
 

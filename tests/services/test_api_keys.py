@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from api_examples import RUN, fill
+from api_examples import RUN
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
@@ -33,11 +33,10 @@ NEEDED = {
 }
 
 
-def test_every_route_needs_a_key_of_its_scope_when_keys_are_on(store: Store, tmp_path: Path) -> None:
-    fill(store)
-    app = create_app(store, tmp_path, ask_for_keys=True)
+def test_every_route_needs_a_key_of_its_scope_when_keys_are_on(filled: Store, tmp_path: Path) -> None:
+    app = create_app(filled, tmp_path, ask_for_keys=True)
     api = TestClient(app)
-    keys = {scope: new_key(store, scope, (scope,)) for scope in get_args(Scope)}
+    keys = {scope: new_key(filled, scope, (scope,)) for scope in get_args(Scope)}
     values = {"run": RUN, "role": "solver", "kind": "jsonl"}
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
     assert len(routes) >= 11
@@ -55,7 +54,7 @@ def test_every_route_needs_a_key_of_its_scope_when_keys_are_on(store: Store, tmp
         assert status(route, keys[needed]) in ({415} if route.methods == {"POST"} else {200, 404, 422}), route.path
     assert api.get(f"{PREFIX}/runs").headers["www-authenticate"] == "Bearer"
     assert api.get("/healthz").status_code == 200
-    with store.write() as session:
+    with filled.write() as session:
         queries.keys.revoke_key(session, "read")
     assert status(routes[0], keys["read"]) == 401
 
@@ -66,9 +65,8 @@ def test_keys_are_stored_as_hashes_and_their_names_are_unique(store: Store) -> N
         [row] = queries.keys.list_keys(session)
     assert (row.name, row.scopes, row.revoked_at) == ("me", ["read", "run"], None)
     assert key not in repr(row)
-    with pytest.raises(StoreError, match="'me': a key of this name exists already"):
-        new_key(store, "me", ("read",))
-    with pytest.raises(StoreError, match="'a key': expected up to 60 letters"):
-        new_key(store, "a key", ("read",))
-    with pytest.raises(StoreError, match="'you': no key of this name is in use"), store.write() as session:
+    for name in ("me", "a key"):
+        with pytest.raises(StoreError, match=f"'{name}'"):
+            new_key(store, name, ("read",))
+    with pytest.raises(StoreError, match="'you'"), store.write() as session:
         queries.keys.revoke_key(session, "you")

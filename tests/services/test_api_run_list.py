@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 
 from core.settings.config import CoEvolution
 from services.api.access.keys import new_key
-from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.rows import SeriesPoint
 from storage.session import Store
+from tests.api_server import api_of, get, post, refused
 from tests.synthetic_run import finish
 
 NAMES = ("a", "b", "c")
@@ -26,13 +26,7 @@ def api(store: Store, tmp_path: Path) -> TestClient:
             queries.runs.create_run(session, name=name, config=CoEvolution(), preset="demo")
             points = [SeriesPoint(1, "held_out", "", "", value / 3, None, None, 9)]
             queries.series.put_series(session, name, points)
-    return TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
-
-
-def get(api: TestClient, path: str, code: int = 200, **parameters: Any) -> Any:
-    response = api.get(PREFIX + path, params=parameters)
-    assert response.status_code == code, response.text
-    return response.json()
+    return api_of(store, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -44,11 +38,10 @@ def test_every_order_goes_on_with_its_next_page(api: TestClient, sort: str, expe
     for _ in NAMES:
         page = get(api, "/runs", sort=sort, limit=1, **({} if after is None else {"after": after}))
         listed, after = listed + page["items"][0]["name"], page["next"]
+        assert page["items"][0]["method"] == CoEvolution().solver.reward.type
     assert (listed, after) == (expected, None)
-
-
-def test_a_run_is_listed_with_its_method(api: TestClient) -> None:
-    assert {run["method"] for run in get(api, "/runs")["items"]} == {CoEvolution().solver.reward.type}
+    following = get(api, "/runs", sort=sort, limit=1)["next"]
+    refused(api, "/runs", 400, "after", sort="created" if sort == "held_out" else "held_out", after=following)
 
 
 def test_the_list_says_how_many_iterations_are_done_and_their_curves_come_with_one_request(
@@ -67,7 +60,7 @@ def test_the_list_says_how_many_iterations_are_done_and_their_curves_come_with_o
 @pytest.mark.parametrize(
     ("parameters", "status", "words"),
     [
-        ({"run": ["a", "nosuch"], "name": "held_out"}, 404, "run nosuch: no such run"),
+        ({"run": ["a", "nosuch"], "name": "held_out"}, 404, "run nosuch"),
         ({"run": "a", "name": ["held_out", "held_uot"]}, 422, "did you mean held_out"),
         ({"run": "a"}, 422, "name"),
         ({"name": "held_out"}, 422, "run"),
@@ -76,7 +69,7 @@ def test_the_list_says_how_many_iterations_are_done_and_their_curves_come_with_o
 def test_series_of_several_runs_name_what_is_wrong(
     api: TestClient, parameters: dict[str, Any], status: int, words: str
 ) -> None:
-    assert words in get(api, "/series", status, **parameters)["detail"]
+    refused(api, "/series", status, words, **parameters)
 
 
 def test_the_pool_lists_what_waits_or_runs_and_of_one_run_everything(api: TestClient, store: Store) -> None:
@@ -88,23 +81,13 @@ def test_the_pool_lists_what_waits_or_runs_and_of_one_run_everything(api: TestCl
     assert [(row["run"], row["status"]) for row in get(api, "/pool")] == [("b", "queued")]
     assert [(row["run"], row["status"]) for row in get(api, "/pool", run="a")] == [("a", "done")]
     assert get(api, "/pool", run="c") == []
-    assert "run nosuch: no such run" in get(api, "/pool", 404, run="nosuch")["detail"]
-
-
-def test_a_cursor_of_another_order_is_refused(api: TestClient) -> None:
-    following = get(api, "/runs", sort="name", limit=1)["next"]
-    for sort in ("-name", "held_out", "created"):
-        assert (
-            "expected `next` of a page in the same order"
-            in get(api, "/runs", 400, sort=sort, after=following)["detail"]
-        )
+    refused(api, "/pool", 404, "run nosuch", run="nosuch")
 
 
 def test_tags_and_notes_are_changed_and_found(api: TestClient) -> None:
-    changed = api.post(f"{PREFIX}/runs/b/notes", json={"add": ["x", "y"], "note": "Line 1\n<b>2</b>", "by": "ann"})
-    assert changed.status_code == 200, changed.text
-    assert (changed.json()["tags"], changed.json()["noted_by"]) == (["x", "y"], "ann")
-    assert api.post(f"{PREFIX}/runs/c/notes", json={"add": ["x"]}).json()["note"] == ""
+    changed = post(api, "/runs/b/notes", add=["x", "y"], note="Line 1\n<b>2</b>", by="ann")
+    assert (changed["tags"], changed["noted_by"]) == (["x", "y"], "ann")
+    assert post(api, "/runs/c/notes", add=["x"])["note"] == ""
     assert [run["name"] for run in get(api, "/runs", tag=["x"])["items"]] == ["c", "b"]
     assert [run["name"] for run in get(api, "/runs", tag=["x", "y"])["items"]] == ["b"]
     [with_note] = get(api, "/runs", note="LINE 1")["items"]
@@ -126,32 +109,25 @@ def test_runs_are_filtered_by_their_states(api: TestClient, store: Store) -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "words"),
+    ("run", "body", "status", "words"),
     [
-        ({"add": ["Not a tag"]}, 422, "body.add.0"),
-        ({"note": "x" * 4_001}, 422, "body.note"),
-        ({"note": "nul\0"}, 422, "body.note"),
-        ({"tags": ["x"]}, 422, "body.tags"),
+        ("b", {"add": ["Not a tag"]}, 422, "body.add.0"),
+        ("b", {"note": "x" * 4_001}, 422, "body.note"),
+        ("b", {"note": "nul\0"}, 422, "body.note"),
+        ("b", {"tags": ["x"]}, 422, "body.tags"),
+        ("b", {"add": [f"t{i}" for i in range(20)]}, 409, "expected at most 20, got 21"),
+        ("nobody", {}, 404, "run nobody"),
     ],
 )
 def test_tags_and_notes_that_are_not_allowed_are_refused(
-    api: TestClient, body: dict[str, Any], status: int, words: str
+    api: TestClient, run: str, body: dict[str, Any], status: int, words: str
 ) -> None:
-    response = api.post(f"{PREFIX}/runs/b/notes", json=body)
-    assert (response.status_code, words in response.json()["detail"]) == (status, True)
-    assert api.post(f"{PREFIX}/runs/nobody/notes", json={}).status_code == 404
-
-
-def test_more_tags_than_a_run_may_have_are_a_conflict(api: TestClient) -> None:
-    assert api.post(f"{PREFIX}/runs/b/notes", json={"add": [f"t{i}" for i in range(20)]}).status_code == 200
-    refused = api.post(f"{PREFIX}/runs/b/notes", json={"add": ["more"]})
-    assert (refused.status_code, refused.json()["detail"]) == (409, "run b: tags: expected at most 20, got 21")
+    post(api, "/runs/b/notes", add=["first"])
+    assert words in post(api, f"/runs/{run}/notes", status, **body)["detail"]
 
 
 def test_whoever_has_a_key_changes_tags_under_its_name(sqlite: Store, tmp_path: Path) -> None:
     with sqlite.write() as session:
         queries.runs.create_run(session, name="a", config=CoEvolution())
-    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=True))
-    headers = {"Authorization": f"Bearer {new_key(sqlite, 'bob', ['run'])}"}
-    changed = api.post(f"{PREFIX}/runs/a/notes", json={"add": ["x"], "by": "ann"}, headers=headers)
-    assert changed.json()["noted_by"] == "bob"
+    api = api_of(sqlite, tmp_path, key=new_key(sqlite, "bob", ["run"]))
+    assert post(api, "/runs/a/notes", add=["x"], by="ann")["noted_by"] == "bob"

@@ -36,6 +36,16 @@ _MODELS = ["/models/a", "/models/b"]
 _MANY, _PATIENCE_S = 120, 100
 OTHER = "another-run"  # without results
 _EVALUATION = evaluation_id(f"{RUN}/solver/1", "micro")  # that of the example
+_THERE = {"run": RUN, "iteration": 1, "role": "solver", "key": "spare", "alert": _ALERT, "evaluation": _EVALUATION}
+# The end of a route and one of its parameters -> what every request asks for that has the parameter.
+_ASKED: dict[tuple[str, str], dict[str, Any]] = {
+    ("/comparison", "name"): {"name": [RUN, OTHER]},
+    ("/alerts", "run"): {"run": RUN},
+    ("/runs/{run}/series", "name"): {"name": "kl"},
+    ("/v1/series", "run"): {"run": [RUN, OTHER], "name": ["kl", "held_out"]},
+    ("/comparison/series", "name"): {"name": "reward_mean", "by": "step"},
+    ("/comparison/models", "model"): {"model": _MODELS, "benchmark": ["micro"]},
+}
 
 
 # For each kind and route: a thousand in all, or more than ten thousand.
@@ -80,30 +90,16 @@ def _statuses(operation: Any, key: str, cases: int) -> Counter[int]:
     @given(case=operation.as_strategy())
     def answers(case: Any) -> None:
         path = case.path_parameters  # with the generated values nearly all responses would be 404
-        path.update({name: RUN for name in path if name == "run"})
-        path.update({name: 1 for name in path if name == "iteration"})
-        path.update({name: path[name] % 2 for name in path if name in ("index", "sample_index")})
-        path.update({name: "solver" for name in path if name == "role"})
-        path.update({name: 1 + path[name] % 2 for name in path if name == "step"})
-        path.update({name: path[name] % 2 for name in path if name in ("prompt", "rollout")})
-        path.update({name: "spare" for name in path if name == "key"})
-        path.update({name: _ALERT for name in path if name == "alert"})
-        path.update({name: _EVALUATION for name in path if name == "evaluation"})
-        if "name" in (case.query or {}) and operation.path.endswith("/comparison"):
-            case.query["name"] = [RUN, OTHER]
-        if "run" in (case.query or {}) and operation.path.endswith("/alerts"):
-            case.query["run"] = RUN
-        if "name" in (case.query or {}) and operation.path.endswith("/runs/{run}/series"):
-            case.query["name"] = "kl"
-        if "run" in (case.query or {}) and operation.path.endswith("/v1/series"):
-            case.query.update(run=[RUN, OTHER], name=["kl", "held_out"])
+        path.update({name: value for name, value in _THERE.items() if name in path})
+        path.update({name: path[name] % 2 for name in ("index", "sample_index", "prompt", "rollout") if name in path})
+        if "step" in path:
+            path["step"] = 1 + path["step"] % 2
+        for (end, name), values in _ASKED.items():
+            if operation.path.endswith(end) and name in (case.query or {}):
+                case.query.update(values)
         if "run" in (case.query or {}) and "/comparison/" in operation.path:
             case.query["run"] = [RUN, OTHER]
             case.query.update({name: RUN for name in case.query if name == "baseline"})
-            if "name" in case.query and operation.path.endswith("/series"):
-                case.query.update(name="reward_mean", by="step")
-        if "model" in (case.query or {}) and operation.path.endswith("/comparison/models"):
-            case.query.update(model=_MODELS, benchmark=["micro"])
         # No schema says that 3-1 is no range, that questions have no texts, or that an experiment excludes runs.
         if "/runs/{run}/export" in operation.path or "/v1/export" in operation.path:
             case.query = {**(case.query or {}), "iterations": "1"}

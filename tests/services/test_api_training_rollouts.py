@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_examples import QUESTIONS, RUN, fill, training_rollouts
+from api_examples import QUESTIONS, RUN, training_rollouts
 from fastapi.testclient import TestClient
 
 from core.types import OracleLabel, OracleVerdict, Question, Role
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
 from storage import queries
 from storage.files.texts import RolloutText, TextWriter, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.session import Store
+from tests.api_server import api_of, get
 
 TRAINING = f"/runs/{RUN}/training/solver/1"
 
@@ -28,17 +27,8 @@ def texts(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def api(store: Store, tmp_path: Path, texts: Path) -> TestClient:
-    fill(store)
-    return TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(texts=texts)), "http://localhost"
-    )
-
-
-def get(api: TestClient, path: str, **parameters: Any) -> Any:
-    response = api.get(PREFIX + path, params=parameters)
-    assert response.status_code == 200, response.text
-    return response.json()
+def api(filled: Store, tmp_path: Path, texts: Path) -> TestClient:
+    return api_of(filled, tmp_path, texts=texts)
 
 
 def keys(items: Sequence[dict[str, Any]]) -> list[tuple[int, int, int]]:
@@ -133,20 +123,3 @@ def test_a_rollout_has_its_text_if_one_of_the_role_s_stages_kept_it(
     writer.finish()
     shown = get(api, f"{TRAINING}/rollouts/{key}")
     assert (shown["text"], shown["reward"], keys([shown])) == ("so \\boxed{3}", 0.0, [(2, 0, 1)])
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "detail"),
-    [
-        ("/runs/nobody/training/solver/1/steps", 404, "run nobody: no such run"),
-        ("/runs/nobody/training/solver/1/rollouts", 404, "run nobody: no such run"),
-        (f"{TRAINING}/rollouts/1/0/9", 404, "rollout 9 of prompt 0 of step 1"),
-        (f"{TRAINING}/rollouts?sort=best", 422, "query.sort"),
-        (f"{TRAINING}/rollouts?sort=reward&after=WzEsMCwwXQ", 400, "after: expected `next` of a page in the same"),
-        (f"/runs/{RUN}/training/base/1/rollouts", 422, "path.role"),
-    ],
-)
-def test_what_is_not_there_or_not_understood_is_named(api: TestClient, path: str, status: int, detail: str) -> None:
-    response = api.get(PREFIX + path)
-    assert response.status_code == status
-    assert detail in response.json()["detail"]

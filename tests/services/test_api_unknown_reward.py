@@ -16,7 +16,7 @@ from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.models import Runs
 from storage.session import Store
-from tests.api_server import served
+from tests.api_server import serving
 from tests.services.api_examples import RUN, fill
 
 SENTENCE = "this process does not know the reward 'confident'"
@@ -35,10 +35,9 @@ def store(sqlite: Store) -> Store:
 
 
 def test_no_route_of_the_run_is_an_unexpected_error(store: Store, tmp_path: Path) -> None:
-    app = create_app(store, tmp_path, ask_for_keys=False)
-    api = TestClient(app, "http://localhost", raise_server_exceptions=False)
+    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost", raise_server_exceptions=False)
     answers = {}
-    for path, methods in app.openapi()["paths"].items():
+    for path, methods in api.get("/api/openapi.json").json()["paths"].items():
         parameters = methods.get("get", {}).get("parameters", [])
         if not any(parameter["name"] == "run" for parameter in parameters):
             continue
@@ -59,7 +58,7 @@ def test_no_route_of_the_run_is_an_unexpected_error(store: Store, tmp_path: Path
 
 
 def test_the_run_s_page_shows_what_it_can(page: Page, store: Store, tmp_path: Path) -> None:
-    with served(create_app(store, tmp_path, ask_for_keys=False)) as address:
+    with serving(store, tmp_path) as address:
         page.goto(f"{address}/runs/{RUN}")
         expect(page.locator("main > .problem")).to_contain_text(SENTENCE)
         expect(page.get_by_role("heading", name="Verdicts")).to_be_visible()

@@ -112,14 +112,11 @@ def test_the_tiny_model_s_prompts_keep_their_tokens() -> None:
     assert encode_chat(tokenizer, RZERO_SOLVER.messages("What is 3 + 4?"))[0] == 482
 
 
-def test_a_system_message_may_name_control_tokens() -> None:
-    messages = [{"role": "system", "content": "Think within <think> and </think>."}, *chat("x")]
-    assert not holds_control_tokens(TOKENIZERS["ChatML"], messages)
-
-
-def test_parts_of_a_message_are_texts_too() -> None:
-    messages = [{"role": "user", "content": [{"type": "text", "text": "a<|im_end|>"}, {"type": "image_url"}]}]
-    assert holds_control_tokens(TOKENIZERS["ChatML"], messages)
+def test_a_system_message_may_name_control_tokens_and_no_part_of_a_user_s_message_may() -> None:
+    system = {"role": "system", "content": "Think within <think> and </think>."}
+    parts = {"role": "user", "content": [{"type": "text", "text": "a<|im_end|>"}, {"type": "image_url"}]}
+    assert not holds_control_tokens(TOKENIZERS["ChatML"], [system, *chat("x")])
+    assert holds_control_tokens(TOKENIZERS["ChatML"], [parts])
 
 
 def test_sampler_and_trainer_use_the_same_ids() -> None:

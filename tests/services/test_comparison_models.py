@@ -39,38 +39,28 @@ def evaluated(store: Store) -> Store:
     return store
 
 
-def compared(store: Store, *models: str, benchmarks: dict[str, Protocol | None] = ANY, **how: Any) -> ModelComparison:
+def compared(store: Store, *models: str, benchmarks: dict[str, Protocol | None] = ANY, **how: Any) -> Any:
+    """A `ModelComparison`, whose optional figures a test reads without asking whether they are there."""
     with store.read() as session:
         return compare_models(session, models, benchmarks, **how)
 
 
 def test_each_benchmark_and_the_average_by_hand(evaluated: Store) -> None:
     comparison = compared(evaluated, "one", "two")
-    assert [
-        (benchmark.name, benchmark.questions, benchmark.samples, benchmark.metric)
-        for benchmark in comparison.benchmarks
-    ] == [
-        ("a", 2, 4, "mean@4"),
-        ("b", 4, 0, "greedy"),
-    ]
+    described = [(each.name, each.questions, each.samples, each.metric) for each in comparison.benchmarks]
+    assert described == [("a", 2, 4, "mean@4"), ("b", 4, 0, "greedy")]
     one, two = comparison.rows
     assert {name: cell.figure.value for name, cell in one.cells.items()} == {"a": 0.25, "b": 0.25}
     assert {name: cell.figure.value for name, cell in two.cells.items()} == {"a": 0.75, "b": 0.5}
     assert one.cells["b"].figure == share(1, 4)
-    assert one.average is not None
-    assert two.average is not None
     assert (one.average.figure.value, one.average.figure.n) == (0.25, 6)
     assert two.average.figure.value == (0.75 + 0.5) / 2  # not (2 * 0.75 + 4 * 0.5) / 6
     assert (one.average.difference, one.cells["a"].difference) == (None, None)
-    assert two.cells["a"].difference is not None
-    assert two.average.difference is not None
     # Both questions of a differ by 2 of 4 samples, which does not promise that all questions would.
     a, b = (cell.difference for cell in two.cells.values())
-    assert a is not None
-    assert b is not None
     assert (a.value, a.n) == (0.5, 2)
-    expected = paired_share_difference([0.5, 0.0], [1.0, 0.5]), paired_share_difference([1, 0, 0, 0], [1, 1, 0, 0])
-    assert (a.lo, b.hi) == pytest.approx((expected[0].lo, expected[1].hi))
+    of_a, of_b = paired_share_difference([0.5, 0.0], [1.0, 0.5]), paired_share_difference([1, 0, 0, 0], [1, 1, 0, 0])
+    assert (a.lo, b.hi) == pytest.approx((of_a.lo, of_b.hi))
     assert two.average.difference == average([a, b])
     assert two.average.difference.value == 0.375
 
@@ -84,18 +74,15 @@ def test_metrics_of_k_samples_are_over_the_benchmarks_that_have_them(evaluated: 
     assert [row.cells.keys() for row in of_four] == [{"a"}, {"a"}]
     store_answers_of(evaluated, "one", "c", ["RR", "XX"])
     with_c = compared(evaluated, "one", benchmarks={**ANY, "c": None}, metrics=["pass@2"]).rows[0]
-    assert with_c.average is not None
     assert with_c.average.figure.value == pytest.approx((5 / 12 + 1 / 2) / 2)  # b has no samples
     never_asked = compared(evaluated, "one", benchmarks={"a": None, "c": None, "d": None}, metrics=["pass@2"])
     assert (never_asked.rows[0].average, never_asked.missing) == (None, {"one": ["d"]})
     assert one.average is None  # of a single benchmark
-    difference = of_four[0].cells["a"].difference
-    assert difference is not None
-    assert difference.value == pytest.approx((1 + 5 / 6) / 2 - 5 / 12)
-    with pytest.raises(StoreError, match="metric pass@8: expected 8 samples of each question, got 4 at most"):
+    assert of_four[0].cells["a"].difference.value == pytest.approx((1 + 5 / 6) / 2 - 5 / 12)
+    with pytest.raises(StoreError, match=r"metric pass@8: .*4 at most"):
         compared(evaluated, "one", "two", metrics=["pass@8"])
     for metric in ("pass@0", "pass@1025"):
-        with pytest.raises(StoreError, match=f"metric: expected .*, with K up to 1,024, got '{metric}'"):
+        with pytest.raises(StoreError, match=f"metric: .*1,024.*'{metric}'"):
             compared(evaluated, "one", "two", metrics=[metric])
 
 
@@ -121,11 +108,9 @@ def test_what_is_missing_is_named_and_has_no_average(evaluated: Store) -> None:
     assert (three.cells.keys(), three.average, four.cells) == ({"a"}, None, {})
     # Without the first model's figure there is no difference.
     [_, second] = compared(evaluated, "three", "one").rows
-    assert second.cells["a"].difference is not None
-    assert second.cells["b"].difference is None
-    assert second.average is not None
-    assert second.average.difference is None
-    with pytest.raises(StoreError, match=r"models four: expected evaluations on a, b, got none that is finished$"):
+    assert second.cells["a"].difference.n == 2
+    assert (second.cells["b"].difference, second.average.difference) == (None, None)
+    with pytest.raises(StoreError, match=r"models four: .*a, b"):
         compared(evaluated, "four")
 
 
@@ -134,7 +119,7 @@ def test_only_evaluations_of_the_suite_s_protocol_are_compared(evaluated: Store)
     store_answers_of(evaluated, "one", "a", ["RRRR", "RRRR"], protocol=cold)
     comparison = compared(evaluated, "one", "two", benchmarks={"a": cold})
     assert (comparison.rows[0].cells["a"].figure.value, comparison.missing) == (1, {"two": ["a"]})
-    with pytest.raises(StoreError, match="got none that is finished and asked as in the suite"):
+    with pytest.raises(StoreError, match="as in the suite"):
         compared(evaluated, "two", benchmarks={"a": cold})
     # Without a suite it is the way in which both were asked.
     assert compared(evaluated, "one", "two").rows[0].cells["a"].figure.value == 0.25
@@ -144,10 +129,8 @@ def test_the_same_questions_are_compared_whatever_else_a_model_was_asked(evaluat
     store_answers_of(evaluated, "one", "a", ["RRRR"])  # another set of questions, by one model
     assert compared(evaluated, "one", "two").rows[0].cells["a"].figure.value == 0.25
     store_answers_of(evaluated, "three", "a", ["RRRR"])
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError, match=r"benchmark a: .*two: 2 .*three: 1 questions"):
         compared(evaluated, "two", "three")
-    assert str(refused.value).startswith("benchmark a: expected the same questions, asked in the same way, got two: 2 ")
-    assert "; three: 1 questions (sha256 " in str(refused.value)
     # Of several ways in which both were asked, that with the most samples.
     store_answers_of(evaluated, "one", "a", ["RRRRRRRR", "XXXXXXXX"])
     store_answers_of(evaluated, "two", "a", ["RRRRRRRR", "XXXXXXXX"])
@@ -171,7 +154,7 @@ def test_a_run_s_name_stands_for_its_evaluated_solvers(run: Store) -> None:
     with run.read() as session:
         named = models_named(session, ["r", "r:2", "/m/one"], ["a"])
         assert named == {"r": ["r:base", "r:1"], "r:2": ["r:2"], "/m/one": ["/m/one"]}
-        with pytest.raises(NotThere, match="run r: expected a finished evaluation on b, got none"):
+        with pytest.raises(NotThere, match="run r: "):
             models_named(session, ["r"], ["b"])
     values = [row.cells["a"].figure.value for row in compared(run, "r:base", "r:1", "two").rows]
     assert values == [0, 0.25, 0.75]
@@ -187,7 +170,7 @@ def test_a_branch_on_labelled_data_is_apart_from_the_loop(run: Store) -> None:
     with run.read() as session:
         named = models_named(session, ["r", "r/labelled"], ["a"])
         assert named == {"r": ["r:base", "r:1"], "r/labelled": ["r:labelled/1"]}
-        with pytest.raises(NotThere, match="run r/labelled: expected a finished evaluation on b, got none"):
+        with pytest.raises(NotThere, match="run r/labelled: "):
             models_named(session, ["r/labelled"], ["b"])
     assert [row.cells["a"].figure.value for row in compared(run, "r:1", "r:labelled/1").rows] == [0.25, 0.75]
 

@@ -33,13 +33,20 @@ def add_run(store: Store, name: str, right: Sequence[Sequence[bool]], **settings
             role: Any = "solver" if t else "base"
             checkpoint = Checkpoint(f"{name}/{role}/{t}", name, role, t, 0, "/m", f"{name}{t}", None)
             queries.checkpoints.add_checkpoint(session, checkpoint, {})
-            items = [
-                Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right) for i, is_right in enumerate(answers)
-            ]
-            add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=items)
+            add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=evaluated(answers))
 
 
 YES, NO = True, False
+
+
+def evaluated(answers: Sequence[bool]) -> list[Evaluated]:
+    return [Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right) for i, is_right in enumerate(answers)]
+
+
+def compared(store: Store, *names: str) -> Any:
+    """A `Comparison`, whose optional figures a test reads without asking whether they are there."""
+    with store.read() as session:
+        return compare(session, *arms_named(session, names))
 
 
 @pytest.fixture
@@ -64,9 +71,7 @@ def experiment(store: Store) -> Store:
 
 
 def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment: Store) -> None:
-    with experiment.read() as session:
-        arms, baseline = arms_named(session, ["x"])
-        comparison = compare(session, arms, baseline)
+    comparison = compared(experiment, "x")
     assert (comparison.benchmark, comparison.questions, comparison.baseline) == ("b.jsonl", 4, "full")
     full, other = comparison.arms
     assert (full.arm, full.runs, full.iteration) == ("full", ["x-full-1", "x-full-2"], 1)
@@ -77,10 +82,8 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     # The mean of 8 and 6 is 7, its standard error 1, and t with one degree of freedom 12.706. Only a share ends at 1.
     for name in ("negative_labels", "kl"):
         [figure] = full.curves[name]
-        assert figure.interval is not None
         assert (figure.mean, figure.interval.hi) == (pytest.approx(7), pytest.approx(19.706, abs=1e-3))
     [majority] = full.curves["majority_share"]
-    assert majority.interval is not None
     assert (majority.mean, majority.interval.hi) == (pytest.approx(0.7), 1)
     assert "label_accuracy" not in other.curves  # one of its runs has none
     assert full.differences == {}
@@ -91,7 +94,6 @@ def test_the_arms_of_an_experiment_are_compared_question_by_question(experiment:
     # Over the two seeds, whose differences are 1/4 and 0: the deviation is 1/sqrt(32). Greedy figures are in steps of
     # a quarter, and rounding to these adds (1/4)²/6.
     test = other.differences["greedy"].over_seeds
-    assert test is not None
     half = 12.7062 * ((1 / 32 + 1 / 96) / 2) ** 0.5
     assert (test.estimate.n, test.paired, test.p, test.sign_p) == (2, True, None, None)
     assert (test.estimate.value, test.estimate.hi) == (0.125, pytest.approx(0.125 + half, abs=1e-4))
@@ -114,8 +116,7 @@ def test_a_comparison_says_once_which_runs_are_not_paired_and_reads_the_question
     monkeypatch.setattr(queries.evaluations, "results_of", recorded)
     for run in ("one", "two"):
         add_run(experiment, run, [[YES, NO, NO, NO], [YES, YES, NO, NO]], seed=7)
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x-full-1", "one", "x-full-2", "two"]))
+    comparison = compared(experiment, "x-full-1", "one", "x-full-2", "two")
     [remark] = [remark for remark in comparison.remarks if "paired by seed" in remark]
     assert remark.count(": one (7), x-full-2 (2), two (7);") == 1
     assert [point.iteration for point in comparison.arms[1].curves["greedy"]] == [0, 1]
@@ -136,8 +137,7 @@ def test_the_latest_accuracy_is_compared_on_the_same_questions(experiment: Store
 
 
 def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-2"]))
+    comparison = compared(experiment, "x-all-1", "x-full-2")
     assert [(arm.arm, arm.runs) for arm in comparison.arms] == [("x-all-1", ["x-all-1"]), ("x-full-2", ["x-full-2"])]
     difference = comparison.arms[1].differences["greedy"]
     assert (difference.value, difference.over_seeds, difference.by_seed) == (0.0, None, [])
@@ -146,8 +146,7 @@ def test_runs_are_compared_as_arms_of_their_own(experiment: Store) -> None:
     assert single.startswith("x-full-2: a single run is compared")
     assert different.startswith("Not paired by seed")
     assert "those of x-all-1 (1): x-full-2 (2)" in different
-    with experiment.read() as session:
-        same_seed = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
+    same_seed = compared(experiment, "x-all-1", "x-full-1")
     assert same_seed.remarks[-1] == single.replace("x-full-2", "x-full-1")
     assert same_seed.arms[1].differences["greedy"].by_seed == [-0.25]
 
@@ -157,18 +156,11 @@ def test_solvers_trained_on_labelled_data_apart_from_the_loop_are_an_arm_of_thei
     with experiment.write() as session:
         branch = Checkpoint("x-full-1/labelled/1", "x-full-1", "labelled", 1, 0, "/m", "b", "x-full-1/solver/1")
         queries.checkpoints.add_checkpoint(session, branch, {})
-        items = [
-            Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right)
-            for i, is_right in enumerate([YES, YES, YES, NO])
-        ]
+        items = evaluated([YES, YES, YES, NO])
         add_evaluations(session, checkpoint=branch.id, benchmark="b.jsonl", items=items)
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
-    assert [(arm.arm, arm.iteration) for arm in comparison.arms] == [
-        ("x-all-1", 1),
-        ("x-full-1", 1),
-        ("x-full-1/labelled", 1),
-    ]
+    comparison = compared(experiment, "x-all-1", "x-full-1")
+    names = ["x-all-1", "x-full-1", "x-full-1/labelled"]
+    assert [(arm.arm, arm.iteration) for arm in comparison.arms] == [(name, 1) for name in names]
     _, loop, branch_arm = comparison.arms
     assert [(point.iteration, point.mean) for point in loop.curves["greedy"]] == [(0, 0.25), (1, 0.5)]
     assert [(point.iteration, point.mean) for point in branch_arm.curves["greedy"]] == [(1, 0.75)]
@@ -185,8 +177,7 @@ def test_a_run_without_results_is_left_out_until_it_has_some(experiment: Store) 
     with experiment.write() as session:
         queries.experiments.add_run(session, ExperimentRun("x-full-3", "x", "full", 0, 3))
         queries.experiments.add_run(session, ExperimentRun("x-new-1", "x", "new", 2, 1))
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x"]))
+    comparison = compared(experiment, "x")
     assert [(arm.arm, len(arm.runs)) for arm in comparison.arms] == [("full", 2), ("all", 2)]
     assert comparison.remarks[-1].startswith("new: left out")
 
@@ -197,12 +188,11 @@ def test_an_arm_whose_runs_have_no_iteration_in_common_is_left_out_by_name(exper
     with experiment.write() as session:
         for model in (f"x-{arm}-1/base/0", f"x-{arm}-2/solver/1"):
             session.execute(delete(Evaluations).where(Evaluations.model == model))
-    with experiment.read() as session:
-        if arm == "full":
-            with pytest.raises(StoreError, match="full"):
-                compare(session, *arms_named(session, ["x"]))
-            return
-        comparison = compare(session, *arms_named(session, ["x"]))
+    if arm == "full":
+        with pytest.raises(StoreError, match="full"):
+            compared(experiment, "x")
+        return
+    comparison = compared(experiment, "x")
     assert [arm.arm for arm in comparison.arms] == ["full"]
     assert [remark for remark in comparison.remarks if remark.startswith("all: left out")]
 
@@ -214,8 +204,7 @@ def test_an_evaluation_that_is_not_finished_is_not_compared(experiment: Store) -
         names = {"model": checkpoint.id, "checkpoint": checkpoint.id, "run": "x-all-1", "benchmark": "b.jsonl"}
         key = queries.evaluations.begin_evaluation(session, manifest={}, **names).id
         queries.evaluations.add_results(session, key, [Evaluated("q0", None, 2, 0, False, False)])
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x-all-1", "x-full-1"]))
+    comparison = compared(experiment, "x-all-1", "x-full-1")
     assert [arm.iteration for arm in comparison.arms] == [1, 1]
     assert comparison.questions == 4
 
@@ -227,8 +216,7 @@ def test_runs_without_a_question_in_common_have_no_differences(experiment: Store
         queries.checkpoints.add_checkpoint(session, checkpoint, {})
         items = [Evaluated("other", None, 2, 1, True, True)]
         add_evaluations(session, checkpoint=checkpoint.id, benchmark="b.jsonl", items=items)
-    with experiment.read() as session:
-        comparison = compare(session, *arms_named(session, ["x-all-1", "elsewhere"]))
+    comparison = compared(experiment, "x-all-1", "elsewhere")
     assert comparison.questions == 0
     assert [arm.differences for arm in comparison.arms] == [{}, {}]
     assert comparison.arms[1].curves["greedy"][0].values == [1.0]
@@ -237,23 +225,21 @@ def test_runs_without_a_question_in_common_have_no_differences(experiment: Store
 def test_what_cannot_be_compared_is_refused(experiment: Store) -> None:
     add_run(experiment, "elsewhere", [[YES]], evaluation={"benchmark": "other.jsonl"})
     add_run(experiment, "new", [])
-    with experiment.read() as session:
-        with pytest.raises(StoreError, match=r"expected one benchmark, got b\.jsonl, other\.jsonl"):
-            compare(session, *arms_named(session, ["x-full-1", "elsewhere"]))
-        with pytest.raises(StoreError, match="baseline new: "):
-            compare(session, *arms_named(session, ["new", "x-full-1"]))
-        with pytest.raises(StoreError, match="run x-full-1: expected another run to compare it with"):
-            arms_named(session, ["x-full-1"])
-        with pytest.raises(NotThere, match="nosuch"):
-            arms_named(session, ["nosuch"])
+    for names, error, words in (
+        (("x-full-1", "elsewhere"), StoreError, r"b\.jsonl, other\.jsonl"),
+        (("new", "x-full-1"), StoreError, "baseline new: "),
+        (("x-full-1",), StoreError, "run x-full-1: "),
+        (("nosuch",), NotThere, "nosuch"),
+    ):
+        with pytest.raises(error, match=words):
+            compared(experiment, *names)
 
 
 def test_a_run_of_another_kind_shows_no_settings_that_it_lacks(store: Store) -> None:
     prompts = {"file": "micro", "limit": 9, "labels": "given"}
     add_run(store, "loop", [[True]])
     add_run(store, "alone", [[True]], prompts=prompts, solver={"reward": {"type": "supervised"}})
-    with store.read() as session:
-        loop, alone = compare(session, *arms_named(session, ["loop", "alone"])).arms
+    loop, alone = compared(store, "loop", "alone").arms
     assert loop.settings["kind"] == "co_evolve"
     assert loop.settings["challenger.trained"] is True
     assert alone.settings["prompts.limit"] == 9
@@ -267,8 +253,7 @@ def test_a_run_that_has_not_ended_does_not_stand_for_its_arm(experiment: Store) 
         for run in ("x-full-1", "x-full-2"):
             queries.runs.set_run_status(session, run, "stopped")
         queries.runs.set_run_status(session, "x-all-2", "done")
-    with experiment.read() as session:
-        full, other = compare(session, *arms_named(session, ["x"])).arms
+    full, other = compared(experiment, "x").arms
     assert (full.runs, full.unfinished) == (["x-full-1", "x-full-2"], [])
     assert (other.runs, other.unfinished, other.curves["greedy"][1].mean) == (["x-all-2"], ["x-all-1"], 0.75)
     assert other.differences["greedy"].by_seed == [0]

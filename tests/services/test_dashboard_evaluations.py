@@ -9,11 +9,9 @@ import pytest
 from evaluation_examples import ODD, store_evaluation, store_recheck
 from playwright.sync_api import Page, expect
 
-from services.api.app import create_app
-from services.api.installation import Installation
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import violations, without_complaints
+from tests.api_server import serving
+from tests.browsing import opened, violations
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +19,12 @@ def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     texts = tmp_path_factory.mktemp("texts")
     key = store_evaluation(stored, texts)
     store_recheck(stored, key, "judge_gpt_4o_equivalence")
-    with served(create_app(stored, texts, ask_for_keys=False, installation=Installation(texts=texts))) as url:
+    with serving(stored, texts, texts=texts) as url:
         yield url
 
 
 def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("link", name="Evaluations").click()
         expect(page.get_by_text("http://10.0.0.7/v1#qwen3")).to_be_visible()
         row = page.get_by_role("row").filter(has_text="sums.jsonl")
@@ -61,6 +58,9 @@ def test_an_evaluation_is_found_in_the_list_and_read_to_its_replies(address: str
         expect(last.locator("td").nth(3)).to_have_text("–")  # no answer
         question.get_by_text("greedy reply").click()
         expect(question.locator("pre").first).to_have_text(f"so {ODD}")
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_an_evaluation_s_records_are_downloaded(address: str, page: Page) -> None:
@@ -70,13 +70,3 @@ def test_an_evaluation_s_records_are_downloaded(address: str, page: Page) -> Non
         page.get_by_role("button", name="JSONL").click()
     rows = [json.loads(line) for line in downloading.value.path().read_text().splitlines()]
     assert [len(row["answers"]) for row in rows] == [5] * 8
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_is_not_wider_than_the_window(address: str, page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"{address}/evaluations")
-    page.get_by_role("link", name="sums.jsonl").click()
-    page.locator("details.record summary").first.click()
-    expect(page.get_by_text("greedy reply")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

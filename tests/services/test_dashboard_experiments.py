@@ -10,20 +10,16 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.settings.parsing import load_config, read_preset
-from services.api.app import create_app
-from services.api.installation import Installation
 from services.drift.series import refresh
 from services.views.states import MEANINGS
 from storage import queries
 from storage.rows import RunOrigin
-from storage.session import Store, open_store
-from tests.api_server import served
-from tests.browsing import Look, look_at, violations, without_complaints
+from storage.session import Store
+from tests.api_server import serving
+from tests.browsing import LOOKS, look_at, opened, violations, without_complaints
 from tests.synthetic_run import fill_run
 
-ROOT = Path(__file__).parents[2]
-PRESETS = ROOT / "deploy" / "runs"
-LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
+PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 OVERRIDES = {
     "solver.reward.alpha": 0.75,
     "seed": 5,
@@ -33,29 +29,24 @@ OVERRIDES = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(stored: Store) -> Store:
     """Two runs with figures that differ only in their seed, and `evol`, which has none."""
-    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
     for name, seed in (("loop-1", 1), ("loop-2", 2)):
-        fill_run(opened, name, per_level=2, seed=seed)
-        with opened.write() as session:
+        fill_run(stored, name, per_level=2, seed=seed)
+        with stored.write() as session:
             for t in range(4):
                 refresh(session, name, t)
     path = PRESETS / "evol_rl.toml"
-    with opened.write() as session:
+    with stored.write() as session:
         origin = RunOrigin(read_preset(path), OVERRIDES)
         config = load_config(path, OVERRIDES)
         queries.runs.create_run(session, name="evol", config=config, preset="evol_rl", origin=origin)
-    yield opened
-    opened.close()
+    return stored
 
 
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    exports, papers = tmp_path_factory.mktemp("exports"), PRESETS / "papers.tsv"
-    with served(
-        create_app(store, exports, ask_for_keys=False, installation=Installation(presets=PRESETS, papers=papers))
-    ) as url:
+    with serving(store, tmp_path_factory.mktemp("exports"), presets=PRESETS, papers=PRESETS / "papers.tsv") as url:
         yield url
 
 
@@ -91,8 +82,7 @@ def test_the_configuration_shows_sources_and_can_be_searched_and_copied(
 
 
 def test_tags_and_note_are_edited_in_place_by_keyboard(address: str, store: Store, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/evol")
+    with opened(page, f"{address}/runs/evol"):
         edit = page.get_by_role("button", name="Edit tags and note")
         edit.press("Enter")
         expect(page.get_by_label("Tags, with")).to_be_focused()
@@ -120,8 +110,7 @@ def test_tags_and_note_are_edited_in_place_by_keyboard(address: str, store: Stor
 
 def test_a_tag_that_somebody_adds_while_another_one_edits_stays(address: str, store: Store, page: Page) -> None:
     page.clock.install()
-    with without_complaints(page):
-        page.goto(f"{address}/runs/loop-1")
+    with opened(page, f"{address}/runs/loop-1"):
         page.get_by_role("button", name="Edit tags and note").click()
         with store.write() as session:
             queries.run_notes.annotate(session, "loop-1", add=["theirs"], note="their note")
@@ -182,9 +171,8 @@ def test_the_list_is_a_table_that_sorts_and_that_is_remembered(address: str, pag
         page.wait_for_url("**/?sort=-name")
         expect(names).to_have_text(["loop-2", "loop-1", "evol"])
         expect(page.get_by_role("columnheader", name="name")).to_have_attribute("aria-sort", "descending")
-        figures = page.request.get(
-            f"{address}/api/v1/comparison/latest?run=loop-1&name=held_out&name=label_accuracy"
-        ).json()
+        latest = f"{address}/api/v1/comparison/latest?run=loop-1&name=held_out&name=label_accuracy"
+        figures = page.request.get(latest).json()
         row = table.get_by_role("row").filter(has_text="loop-1")
         for figure in figures[0]["figures"]:
             expect(row).to_contain_text(f"{100 * figure['last']['value']:.1f}%")
@@ -227,16 +215,10 @@ def test_compared_runs_show_what_differs_first_and_are_drawn_as_groups(address: 
         expect(kl).to_have_count(0)
 
 
-def test_the_comparison_says_what_one_seed_of_each_arm_cannot_show(address: str, page: Page) -> None:
-    page.goto(f"{address}/compare?run=loop-1&run=loop-2")
-    expect(page.locator("#comparison .about")).to_contain_text("nothing is known about another training")
-
-
 def test_what_only_one_of_the_compared_runs_has_is_behind_a_fold(address: str, page: Page) -> None:
     settings = page.locator("#settings")
     heading = page.get_by_role("heading", name="Held-out accuracy")
-    with without_complaints(page):
-        page.goto(f"{address}/compare?run=loop-1&run=evol")
+    with opened(page, f"{address}/compare?run=loop-1&run=evol"):
         shown = settings.get_by_role("region", name="Settings that differ")
         expect(shown).to_contain_text("solver.reward.type")
         expect(shown).not_to_contain_text("no such setting")
@@ -252,5 +234,6 @@ def test_what_only_one_of_the_compared_runs_has_is_behind_a_fold(address: str, p
         assert violations(page) == []
         page.goto(f"{address}/compare?run=loop-1&run=loop-2")
         expect(heading).to_be_visible()
+        expect(page.locator("#comparison .about")).to_contain_text("nothing is known about another training")
         page.goto(f"{address}/compare?run=loop-1")
         expect(heading).to_be_visible()

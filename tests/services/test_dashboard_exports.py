@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from core.types import Rollout, question_id
-from services.api.app import create_app
 from storage import queries
-from storage.session import Store, open_store
-from tests.api_server import served
-from tests.browsing import violations, without_complaints
+from storage.session import Store
+from tests.browsing import opened, violations
 from tests.synthetic_run import create, fill_run
 
 RUN, BEGUN = "finished", "begun"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def stored(stored: Store) -> Store:
     """A finished run, of which two questions have two votes each, and a run without questions."""
-    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
-    fill_run(opened, RUN, per_level=2)
-    with opened.write() as session:
+    fill_run(stored, RUN, per_level=2)
+    with stored.write() as session:
         keys = [question_id(RUN, 2, index) for index in (0, 1)]
         votes = [Rollout(key, s, "", "3", 7, "stop", 0.1, 0.0, f"{RUN}/base/0", s) for key in keys for s in (0, 1)]
         queries.questions.add_rollouts(session, votes)
         create(session, BEGUN)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(create_app(store, tmp_path_factory.mktemp("exports"), ask_for_keys=False)) as url:
-        yield url
+    return stored
 
 
 def downloaded(page: Page) -> tuple[str, list[dict[str, object]]]:
@@ -51,8 +40,7 @@ def downloaded(page: Page) -> tuple[str, list[dict[str, object]]]:
 @pytest.mark.parametrize("width", [1400, 420])
 def test_the_questions_in_view_are_downloaded_and_counted(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/2?verdict=too_easy&p_hat_min=0.9")
+    with opened(page, f"{address}/runs/{RUN}/2?verdict=too_easy&p_hat_min=0.9"):
         exports = page.get_by_role("group", name="Download")
         expect(exports.get_by_role("combobox", name="Questions", exact=True)).to_have_value("view")
         name_of_view, rows = downloaded(page)
@@ -73,8 +61,7 @@ def test_the_questions_in_view_are_downloaded_and_counted(address: str, page: Pa
 
 
 def test_votes_are_downloaded_with_their_texts(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/2")
+    with opened(page, f"{address}/runs/{RUN}/2"):
         exports = page.get_by_role("group", name="Download")
         exports.get_by_role("combobox", name="Download", exact=True).select_option("texts")
         expect(exports).to_contain_text("4 rows")
@@ -85,12 +72,13 @@ def test_votes_are_downloaded_with_their_texts(address: str, page: Page) -> None
 
 
 def test_an_iteration_without_labels_offers_no_download(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{BEGUN}/1")
+    with opened(page, f"{address}/runs/{BEGUN}/1"):
         exports = page.get_by_role("group", name="Download")
         expect(exports).to_contain_text("They can be downloaded once all questions are labelled")
         expect(exports.get_by_role("button")).to_have_count(0)
         expect(page.get_by_text("No questions yet.")).to_be_visible()
+        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
+        expect(panel).to_contain_text("No question has been labelled yet.")  # not that it has too many
         expect(page.get_by_role("link", name="Label a sample by hand")).to_have_count(0)
         page.goto(f"{address}/runs/{BEGUN}/1?verdict=kept")
         expect(page.get_by_text("No questions match these filters.")).to_be_visible()
@@ -106,8 +94,7 @@ def test_every_page_links_to_the_api_reference(address: str, page: Page, scheme:
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("link", name="API reference").click()
         page.wait_for_url("**/api/docs")
         expect(page.get_by_role("heading", name="Get Export").first).to_be_visible(timeout=60_000)  # a large script

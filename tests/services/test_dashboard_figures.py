@@ -15,15 +15,14 @@ from sqlalchemy import delete
 from core.questions.filtering import statistics
 from core.settings.parsing import parse_config
 from core.types import Checkpoint, LabelledQuestion, Question, Spent, StageKey, question_id
-from services.api.app import create_app
 from services.drift.series import refresh
 from services.views.costs import costs_of
 from storage import queries
 from storage.models import OracleLabels
 from storage.rows import ExperimentRun, TrainedOnRow
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import without_complaints
+from tests.api_server import serving
+from tests.browsing import opened
 from tests.synthetic_run import (
     CONFIG,
     add_evaluations,
@@ -42,7 +41,7 @@ ANEW = {"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "scrl"}}
 
 @pytest.fixture
 def address(sqlite: Store, tmp_path: Path) -> Iterator[str]:
-    with served(create_app(sqlite, tmp_path, ask_for_keys=False)) as url:
+    with serving(sqlite, tmp_path) as url:
         yield url
 
 
@@ -60,8 +59,7 @@ def test_accuracy_on_the_benchmark_has_one_name_before_and_after_the_first_evalu
     with sqlite.write() as session:
         create(session, run, parse_config(settings, "test"))
     tile = page.locator("dl.tiles > div").filter(has_text=f"{name} accuracy")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
+    with opened(page, f"{address}/runs/{run}"):
         expect(page.get_by_role("heading", name=f"{name} accuracy")).to_be_visible()
         expect(tile).to_contain_text("pass@1 on micro")
         expect(page.get_by_text(other)).to_have_count(0)
@@ -97,8 +95,7 @@ def test_the_accuracy_of_labels_made_in_training_is_shown_by_step_and_by_iterati
             metrics |= {"positive_labels": 4, "negative_labels": 6, "right_entropy": 0.2, "wrong_entropy": 0.5}
             queries.figures.add_train_metrics(session, run=run, iteration=1, role="solver", step=step, metrics=metrics)
         refresh(session, run, 1)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
+    with opened(page, f"{address}/runs/{run}"):
         panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Labels made in training"))
         expect(panel.get_by_role("group", name="Right labels by training step")).to_be_visible()
         expect(panel.get_by_role("group", name="Labels made in training, by iteration")).to_be_visible()
@@ -142,8 +139,7 @@ def test_prompts_without_a_vote_are_not_shown_as_questions_that_a_filter_kept(
         assert costs_of(session, run, config.rates).kept == 0
     assert "duplicate_share" in names
     assert "kept_share" not in names
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
+    with opened(page, f"{address}/runs/{run}"):
         expect(page.locator("#cost tbody tr")).to_have_count(2)
         expect(page.get_by_text("kept questions took")).to_have_count(0)
         expect(page.get_by_role("heading", name="Verdicts on the questions")).to_have_count(0)
@@ -161,8 +157,7 @@ def test_what_a_run_has_cost_is_on_its_page(address: str, sqlite: Store, page: P
             key = StageKey(run, t, "label_questions")
             queries.usage.add_usage(session, key, "votes", Spent(5, 100, 1_000))
             queries.usage.add_usage(session, key, "applications", seconds=500, gpu_seconds=1_000)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
+    with opened(page, f"{address}/runs/{run}"):
         cost = page.locator("#cost")
         expect(cost.locator("tbody tr")).to_have_count(3)
         rows = cost.locator("tbody tr").all_inner_texts()
@@ -182,8 +177,7 @@ def test_the_arms_of_an_experiment_are_compared(address: str, sqlite: Store, pag
                 create(session, run, parse_config({"seed": seed, "dataset": {"filtered": arm == "full"}}, "test"))
                 evaluate(session, run, 0, held_out([4] * 4, right, right), took=5)
                 queries.experiments.add_run(session, ExperimentRun(run, "tested", arm, position, seed))
-    with without_complaints(page):
-        page.goto(f"{address}/compare")
+    with opened(page, f"{address}/compare"):
         page.get_by_role("link", name="tested", exact=True).click()
         table = page.locator("#comparison table").first
         expect(table.locator("tbody tr")).to_have_count(2)
@@ -207,8 +201,7 @@ def test_each_tile_of_a_run_names_its_iteration_and_estimates_cut_no_column_off(
             refresh(session, "tiles", iteration)
     tiles = page.locator("dl.tiles > div")
     page.set_viewport_size({"width": 1150, "height": 900})  # with longer times, 1400 were not enough either
-    with without_complaints(page):
-        page.goto(f"{address}/runs/tiles")
+    with opened(page, f"{address}/runs/tiles"):
         for title, iteration in (("Label accuracy (kept)", 1), ("Held-out accuracy", 3), ("Kept", 3)):
             tile = tiles.filter(has=page.get_by_text(title, exact=True))
             expect(tile).to_contain_text(f", iteration {iteration}")
@@ -224,8 +217,7 @@ def test_the_page_of_a_malformed_question_has_the_challenger_s_text_and_no_answe
     with sqlite.write() as session:
         create(session, "malformed")
         label(session, "malformed", 1, [(None, None)], CONFIG)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/malformed/1/0")
+    with opened(page, f"{address}/runs/malformed/1/0"):
         expect(page.get_by_text("The Solver was not asked this question.")).to_be_visible()
         expect(page.get_by_text("No rollout gave an answer.")).to_have_count(0)
         expect(page.locator(".lineage pre")).to_be_visible()
@@ -271,8 +263,7 @@ def test_the_bars_of_the_histogram_have_the_filters_that_the_page_has_now(
 ) -> None:
     fill_run(sqlite, "bars", per_level=5)
     bar = page.get_by_role("group", name="Questions by p-hat and verdict").locator("a").first
-    with without_complaints(page):
-        page.goto(f"{address}/runs/bars/1?text=1")
+    with opened(page, f"{address}/runs/bars/1?text=1"):
         expect(bar).to_have_attribute("href", re.compile("text=1"))
         page.get_by_text("Clear filters").click()
         expect(bar).not_to_have_attribute("href", re.compile("text="))
@@ -291,8 +282,7 @@ def test_a_run_has_its_colour_although_another_one_has_a_training_on_labelled_da
         queries.checkpoints.add_checkpoint(session, branch, {})
         items = held_out([4] * 4, [1, 1, 1, 1], [1, 1, 1, 1])
         add_evaluations(session, checkpoint=branch.id, benchmark="micro", items=items)
-    with without_complaints(page):
-        page.goto(f"{address}/compare?run=first&run=second")
+    with opened(page, f"{address}/compare?run=first&run=second"):
         items_of_legend = page.locator("#comparison .legend > *")
         expect(items_of_legend).to_have_text(["first", "first/labelled", "second"])
         swatches = [item.locator("i") for item in items_of_legend.all()]

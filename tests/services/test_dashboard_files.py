@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from services.api.app import create_app
 from services.dashboard.pages import CONTENT_SECURITY_POLICY, HERE, REFERENCE_POLICY
 from storage.session import Store
+from tests.api_server import api_of
 
 VENDORED = {
     "d3.min.js": "912111098ea99503a6f4967361d2bbdc9dbf58cf9c678c8e27e5b02d1a07f0c1",
@@ -24,12 +24,14 @@ VENDORED = {
     "redoc.standalone.js": "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b",
     "katex.min.css": "00e0b094171b07f58422075f469b4feac2b2f7bce1aeec943c08da4d697f4dcf",
 }
+_INLINE = r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://"
+_LOADED = r'(?:src|href)="(/(?:static|vendor)/[^"]+)"'
 PAGES = ("/", "/compare", "/alerts", "/label", "/runs/demo", "/runs/demo/2", "/runs/demo/2/17", "/runs/demo/2/label")
 
 
 @pytest.fixture
 def api(sqlite: Store, tmp_path: Path) -> TestClient:
-    return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), base_url="http://localhost")
+    return api_of(sqlite, tmp_path)
 
 
 def test_third_party_files_are_unchanged_and_documented() -> None:
@@ -52,21 +54,21 @@ def test_every_path_serves_the_same_page(api: TestClient, path: str) -> None:
 def test_the_api_reference_is_a_page_that_loads_only_files_of_this_server(api: TestClient) -> None:
     response = api.get("/api/docs")
     assert (response.status_code, response.headers["content-security-policy"]) == (200, REFERENCE_POLICY)
-    assert "unsafe" not in REFERENCE_POLICY
-    assert "http" not in REFERENCE_POLICY
-    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", response.text) == []
-    loaded = re.findall(r'(?:src|href)="(/(?:static|vendor)/[^"]+)"', response.text)
+    assert re.findall("unsafe|http", REFERENCE_POLICY + CONTENT_SECURITY_POLICY) == []
+    assert re.findall(_INLINE, response.text) == []
+    loaded = re.findall(_LOADED, response.text)
     assert "/vendor/redoc.standalone.js" in loaded
     assert {api.get(path).status_code for path in loaded} == {200}
 
 
 def test_every_file_that_a_page_loads_exists(api: TestClient) -> None:
-    scripts = [path.read_text() for path in (HERE / "static").rglob("*.js")]
-    loaded = set(re.findall(r'(?:src|href)="(/(?:static|vendor)/[^"]+)"', (HERE / "static" / "index.html").read_text()))
-    loaded |= set(re.findall(r'from "(/static/[^"]+)"', "\n".join(scripts)))
-    loaded |= {
-        f"/vendor/{font}" for font in re.findall(r"fonts/[\w-]+\.woff2", (HERE / "vendor/katex.min.css").read_text())
+    scripts = "\n".join(path.read_text() for path in (HERE / "static").rglob("*.js"))
+    fonts = re.findall(r"fonts/[\w-]+\.woff2", (HERE / "vendor/katex.min.css").read_text())
+    loaded = {
+        *re.findall(_LOADED, (HERE / "static" / "index.html").read_text()),
+        *(f"/vendor/{font}" for font in fonts),
     }
+    loaded |= set(re.findall(r'from "(/static/[^"]+)"', scripts))
     assert len(loaded) > 20
     for path in sorted(loaded):
         response = api.get(path)
@@ -76,14 +78,10 @@ def test_every_file_that_a_page_loads_exists(api: TestClient) -> None:
 
 def test_pages_have_no_inline_code_and_load_nothing_from_other_servers() -> None:
     """The content security policy would block it, and the reason would be hard to find."""
-    assert "unsafe" not in CONTENT_SECURITY_POLICY
-    assert "http" not in CONTENT_SECURITY_POLICY
-    page = (HERE / "static" / "index.html").read_text()
-    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", page) == []
-    for path in (HERE / "static").rglob("*.js"):
-        assert (
-            re.findall(r"innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()) == []
-        ), path
+    assert re.findall(_INLINE, (HERE / "static" / "index.html").read_text()) == []
+    of_text = r"innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
+    scripts = [*(HERE / "static").rglob("*.js")]
+    assert [path for path in scripts if re.findall(of_text, path.read_text())] == []
 
 
 def test_no_path_serves_a_file_outside_the_folders(api: TestClient) -> None:

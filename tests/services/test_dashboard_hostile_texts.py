@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,11 +9,9 @@ from api_examples import RUN, fill
 from playwright.sync_api import Page
 from sqlalchemy import update
 
-from services.api.app import create_app
 from storage.models import PseudoLabels, Questions
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import without_complaints
+from tests.browsing import opened
 
 # The text after this character on a line is shown from right to left, unless the character is isolated.
 OVERRIDE = "\u202e"
@@ -39,8 +36,8 @@ _EDGES = """([selector, text]) => {
 
 
 @pytest.fixture(scope="module")
-def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a dashboard with a question whose text, label and answers reverse the text after them."""
+def stored(stored: Store) -> Store:
+    """A store with a question whose text, label and answers reverse the text after them."""
     fill(stored)
     with stored.write() as session:
         odd = f"{RUN}/1/000001"
@@ -48,15 +45,13 @@ def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         classes = [[f"3{OVERRIDE}", 3], [f"4{OVERRIDE}", 1]]
         label = update(PseudoLabels).where(PseudoLabels.question_id == odd)
         session.execute(label.values(answer=f"3{OVERRIDE}", classes=classes))
-    with served(create_app(stored, tmp_path_factory.mktemp("exports"), ask_for_keys=False)) as url:
-        yield url
+    return stored
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_texts_beside_a_model_s_text_keep_their_direction(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/1/1")
+    with opened(page, f"{address}/runs/{RUN}/1/1"):
         page.get_by_role("heading", name="Question 1", level=1).wait_for()
         page.locator(".asked .meta").wait_for()
         beside: Any = page.evaluate(_EDGES, [".asked .meta", "rollouts"])

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_examples import alert
 from playwright.sync_api import Page, expect
 from prefect_server import post, prefect_at
 
-from core.types import Checkpoint
-from services.api.app import create_app
-from services.api.installation import Installation
+from core.types import Checkpoint, Stage
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
-from storage.session import Store, open_store
-from tests.api_server import served
-from tests.browsing import violations, without_complaints
+from storage.rows import RunStatus
+from storage.session import Store
+from tests.api_server import serving
+from tests.browsing import opened, violations
 from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
@@ -27,39 +27,29 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(stored: Store) -> Store:
     """A store with a finished run and one in its first iteration, whose checkpoint's folder has a long name."""
-    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
-    fill_run(opened, RUN, per_level=2)
-    with opened.write() as session:
-        create(session, BEGUN)
-        queries.runs.set_run_status(session, BEGUN, "running")
-        queries.run_leases.claim_run(session, run=BEGUN, owner="host:1:1", lease_seconds=600)
-        stage = {"run": BEGUN, "iteration": 1, "stage": "train_challenger", "owner": "host:1:1"}
-        queries.ledger.claim_stage(session, **stage, lease_seconds=600)
+    fill_run(stored, RUN, per_level=2)
+    begin(stored, BEGUN, "running", "train_challenger")
+    with stored.write() as session:
         path = f"/srv/{'folder_' * 20}/{BEGUN}/solver/1"
         solver = Checkpoint(f"{BEGUN}/solver/1", BEGUN, "solver", 1, 20, path, "f" * 64, f"{BEGUN}/base/0")
         queries.checkpoints.add_checkpoint(session, solver, {"model.safetensors": "f" * 64})
-    yield opened
-    opened.close()
+    return stored
 
 
 @pytest.fixture(scope="module")
 def address(store: Store, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Iterator[str]:
     """The dashboard's address; its API has a Prefect server without a worker."""
     exports = tmp_path_factory.mktemp("exports")
-    app = create_app(
-        store, exports, ask_for_keys=False, installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS)
-    )
-    with served(app) as url:
+    with serving(store, exports, prefect=prefect_at(prefect_url), presets=PRESETS) as url:
         yield url
 
 
 @pytest.mark.parametrize("sent_by", ["Enter", "Tab", "the button"])
 def test_questions_can_be_searched_by_text(address: str, page: Page, sent_by: str) -> None:
     rows = page.locator("table.questions tbody tr")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/1")
+    with opened(page, f"{address}/runs/{RUN}/1"):
         expect(rows.first).to_be_visible()
         text = rows.first.locator("td.text").inner_text()
         page.get_by_label("Text", exact=True).fill(text)
@@ -87,12 +77,20 @@ def test_no_row_of_the_table_is_drawn_without_its_question(address: str, page: P
     assert page.evaluate("window.without") == 0
 
 
-def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: Page) -> None:
-    run = "typed-into"
+def begin(store: Store, run: str, status: RunStatus, stage: Stage | None = None) -> None:
+    """Store a run with this status that a process holds, and that is at this stage of iteration 1."""
+    held: dict[str, Any] = {"run": run, "owner": "me", "lease_seconds": 600}
     with store.write() as session:
         create(session, run)
-        queries.runs.set_run_status(session, run, "running")
-        queries.run_leases.claim_run(session, run=run, owner="me", lease_seconds=600)
+        queries.runs.set_run_status(session, run, status)
+        queries.run_leases.claim_run(session, **held)
+        if stage:
+            queries.ledger.claim_stage(session, iteration=1, stage=stage, **held)
+
+
+def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: Page) -> None:
+    run = "typed-into"
+    begin(store, run, "running")
     page.clock.install()
     page.goto(f"{address}/runs/{run}/1")
     field, kept = page.get_by_label("p̂ from"), page.locator(".tile", has_text="Kept").get_by_text("n 1")
@@ -107,8 +105,7 @@ def test_a_half_typed_value_survives_a_redraw(address: str, store: Store, page: 
 
 
 def test_the_current_iteration_s_dot_is_as_large_as_the_others(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         dots = page.locator("article", has=page.get_by_role("link", name=BEGUN, exact=True)).locator(".dots i")
         expect(dots).to_have_count(3)
         expect(dots.first).to_have_class("current")
@@ -121,8 +118,7 @@ def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
 ) -> None:
     with store.write() as session:
         refresh(session, RUN, 1)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}")
+    with opened(page, f"{address}/runs/{RUN}"):
         chart = page.get_by_role("group", name="Pseudo-label accuracy by iteration")
         kept, all_questions = (chart.locator(f"a[aria-label^='{over} by exact']") for over in ("kept", "all"))
         expect(kept.first).to_be_visible()
@@ -134,18 +130,10 @@ def test_points_of_all_questions_have_another_shape_than_those_of_the_kept_ones(
     assert shapes[0] != shapes[1]
 
 
-def test_an_iteration_without_labels_does_not_say_that_it_has_too_many(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{BEGUN}/1")
-        panel = page.locator("section.panel").filter(has=page.get_by_role("heading", name="Similar questions"))
-        expect(panel).to_contain_text("No question has been labelled yet.")
-
-
 @pytest.mark.parametrize("width", [320, 420])
 def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         form = page.locator("form.card")
         expect(form.get_by_label("Preset")).to_have_value("demo")
@@ -155,8 +143,7 @@ def test_the_start_form_fits_on_a_phone(address: str, page: Page, width: int) ->
 
 def test_the_form_says_which_names_a_run_may_have(address: str, page: Page) -> None:
     """The browser shows the title with its own message about the format."""
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         field = page.locator("form.card").get_by_label("Name")
         for name in ("mine", "Mine.2_b-c", "a/b", "-a", "ä"):
@@ -170,12 +157,19 @@ def test_the_form_says_which_names_a_run_may_have(address: str, page: Page) -> N
 
 def test_a_long_checkpoint_path_stays_in_its_card(address: str, page: Page) -> None:
     page.set_viewport_size({"width": 420, "height": 900})
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{BEGUN}/checkpoints/solver/1")
+    with opened(page, f"{address}/runs/{BEGUN}/checkpoints/solver/1"):
         path = page.get_by_text("folder_folder_")
         expect(path).to_be_visible()
         assert path.evaluate("code => code.parentElement.scrollWidth <= code.parentElement.clientWidth")
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def end_flow_run(prefect_url: str, run: str, ended: str, message: str | None = None) -> str:
+    """Take a run's flow run to its end, as a flow runner does; returns the address of its page in Prefect."""
+    [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": [run]}})
+    for state in ("PENDING", "RUNNING", ended):
+        post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": message})
+    return f"{prefect_url}/runs/flow-run/{flow_run['id']}"
 
 
 def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_begins(
@@ -183,8 +177,7 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
 ) -> None:
     why = "serving.applications: vllm-cpu <b>needs</b> vLLM"
     message = f"Flow run encountered an exception: ConfigError: {why}"
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         page.get_by_role("button", name="Start a run").click()
         page.locator("form.card").get_by_label("Name").fill("accepted")
         page.get_by_role("button", name="Start run").click()
@@ -195,17 +188,13 @@ def test_an_accepted_run_is_shown_while_it_waits_and_when_it_fails_before_it_beg
         page.goto(f"{address}/runs/accepted")
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
-        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["accepted"]}})
-        for state in ("PENDING", "RUNNING", "FAILED"):
-            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state, "message": message})
+        flow_run = end_flow_run(prefect_url, "accepted", "FAILED", message)
         page.reload()
         expect(page.locator(".problem")).to_contain_text(why)  # the reason is shown as text, not as HTML
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)  # there is nothing to resume
         page.goto(address)
         expect(card.locator(".problem")).to_contain_text(why)
-        expect(card.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
-            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
-        )
+        expect(card.get_by_role("link", name="Flow run in Prefect")).to_have_attribute("href", flow_run)
         assert violations(page) == []
     # A run that nobody knows is a 404, which the browser reports in its console.
     page.goto(f"{address}/runs/nobody")
@@ -218,22 +207,17 @@ def test_a_resumed_run_s_page_shows_at_once_that_it_waits_and_links_to_the_flow_
     with store.write() as session:
         create(session, "stopped-short")
         queries.runs.set_run_status(session, "stopped-short", "failed")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/stopped-short")
+    with opened(page, f"{address}/runs/stopped-short"):
         page.get_by_role("button", name="Resume").click()
         # The page asks again at once; otherwise it asks every ten seconds.
         expect(page.locator(".now")).to_contain_text("no flow runner has taken it")
         expect(page.locator(".title .status")).to_have_text("waiting")
-        [flow_run] = post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": ["stopped-short"]}})
-        for state in ("PENDING", "RUNNING", "COMPLETED"):
-            post(prefect_url, f"/flow_runs/{flow_run['id']}/set_state", state={"type": state})
+        flow_run = end_flow_run(prefect_url, "stopped-short", "COMPLETED")
         with store.write() as session:
             queries.runs.set_run_status(session, "stopped-short", "done")
         page.reload()
         expect(page.locator(".title .status")).to_have_text("done")
-        expect(page.get_by_role("link", name="Flow run in Prefect")).to_have_attribute(
-            "href", f"{prefect_url}/runs/flow-run/{flow_run['id']}"
-        )
+        expect(page.get_by_role("link", name="Flow run in Prefect")).to_have_attribute("href", flow_run)
 
 
 def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
@@ -241,19 +225,12 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
 ) -> None:
     """The status is `cancelled` as soon as the flow has stored it; the process holds the lease until it has ended."""
     name = "ends"
-    with store.write() as session:
-        create(session, name)
-        queries.runs.set_run_status(session, name, "cancelled")
-        queries.run_leases.claim_run(session, run=name, owner="host:1:1", lease_seconds=600)
-        queries.ledger.claim_stage(
-            session, run=name, iteration=1, stage="evaluate", owner="host:1:1", lease_seconds=600
-        )
+    begin(store, name, "cancelled", "evaluate")
     page.clock.install()
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{name}")
+    with opened(page, f"{address}/runs/{name}"):
         expect(page.locator(".now")).to_contain_text("Iteration 1, evaluate", ignore_case=True)
         with store.write() as session:
-            queries.run_leases.release_run(session, run=name, owner="host:1:1")
+            queries.run_leases.release_run(session, run=name, owner="me")
         page.clock.run_for(7_000)
         expect(page.locator(".title .status")).to_have_text("cancelled")
         expect(page.locator(".now")).to_contain_text("cancelled during evaluate 1", ignore_case=True)
@@ -268,8 +245,7 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         for key, severity in (("a" * 16, "critical"), ("b" * 16, "warning"), ("c" * 16, "warning")):
             text = f"label accuracy <i>fell</i> ({severity})"
             queries.alerts.add_alerts(session, [replace(alert(key), run=name, severity=severity, text=text)])
-    with without_complaints(page):
-        page.goto(address)
+    with opened(page, address):
         card = page.locator("article.run", has=page.get_by_role("link", name=name, exact=True))
         expect(card.locator(".badge.is-critical")).to_have_text("1 critical alert")
         expect(card.locator(".badge.is-warning")).to_have_text("2 warnings")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -12,26 +11,22 @@ from playwright.sync_api import Page, expect
 from sqlalchemy import update
 
 from core.settings.parsing import parse_config
-from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
 from storage.models import Stages
-from storage.session import Store, open_store
-from tests.api_server import served
-from tests.browsing import Look, look_at, without_complaints
+from storage.session import Store
+from tests.browsing import LOOKS, look_at, opened, without_complaints
 from tests.synthetic_run import create, fill_run, label, vote_of
 
 RUN, CANCELLED, LOADING, GIVEN = "finished", "cancelled", "loading", "given"
-LOOKS: list[Look] = [("light", 1400), ("dark", 420)]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def stored(stored: Store) -> Store:
     """A finished run, one cancelled 100 s after its training began, one that loads weights, one on prompts."""
-    opened = open_store(f"sqlite:///{tmp_path_factory.mktemp('store')}/coevo.db", create=True)
-    fill_run(opened, RUN, per_level=2)
+    fill_run(stored, RUN, per_level=2)
     config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
-    with opened.write() as session:
+    with stored.write() as session:
         for t in (1, 2, 3):
             refresh(session, RUN, t)
         stage = {"iteration": 1, "stage": "train_solver", "owner": "host:1:1", "lease_seconds": 600}
@@ -47,44 +42,33 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         queries.ledger.note_progress(session, **held, done=0, total=0, note="loading weights")
         create(session, GIVEN, config)
         label(session, GIVEN, 0, [("What is 1 + 1?", vote_of(("2", 4)))], config)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(create_app(store, tmp_path_factory.mktemp("exports"), ask_for_keys=False)) as url:
-        yield url
+    return stored
 
 
 def test_the_bar_of_a_stage_that_was_cut_off_ends_when_its_run_was_cancelled(address: str, page: Page) -> None:
     page.clock.set_fixed_time(datetime.now(UTC) + timedelta(days=1))
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{CANCELLED}")
+    with opened(page, f"{address}/runs/{CANCELLED}"):
         chart = page.get_by_role("group", name="Stages by iteration")
         expect(chart.locator("title")).to_have_text("train solver 1: running\n100.0 s, attempt 1")
 
 
 def test_no_number_is_left_over_while_a_stage_has_no_total(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{LOADING}")
+    with opened(page, f"{address}/runs/{LOADING}"):
         expect(page.locator(".now")).to_have_text(re.compile(r"loading weights\s*just now\s*$"))
 
 
 def test_iteration_0_is_the_base_model_with_its_evaluation(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/1")
+    with opened(page, f"{address}/runs/{RUN}/1"):
         page.get_by_role("link", name="← 0").click()
         expect(page.get_by_text("Iteration 0 is the base model before any training.")).to_be_visible()
         expect(page.get_by_role("group", name="Download")).to_have_count(0)
-        look_at(page, f"{address}/runs/{RUN}/0", f"{RUN}, iteration 0", LOOKS)
+        look_at(page, f"{address}/runs/{RUN}/0", f"{RUN}, iteration 0", LOOKS[:2])
         page.get_by_role("link", name="its evaluation").click()
         expect(page.get_by_role("heading", name=f"{RUN}/base/0", level=1)).to_be_visible()
 
 
 def test_iteration_0_has_the_given_prompts_of_a_self_training_run(address: str, page: Page) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{GIVEN}/0")
+    with opened(page, f"{address}/runs/{GIVEN}/0"):
         expect(page.locator("table.questions tbody tr")).to_have_count(1)
         expect(page.get_by_role("link", name="Label a sample by hand")).to_be_visible()
         page.get_by_role("link", name="1 →").click()
@@ -93,7 +77,7 @@ def test_iteration_0_has_the_given_prompts_of_a_self_training_run(address: str, 
         ).to_be_visible()
         expect(page.get_by_role("group", name="Download")).to_have_count(0)
         expect(page.get_by_role("link", name="Label a sample by hand")).to_have_count(0)
-        look_at(page, f"{address}/runs/{GIVEN}/1", f"{GIVEN}, iteration 1", LOOKS)
+        look_at(page, f"{address}/runs/{GIVEN}/1", f"{GIVEN}, iteration 1", LOOKS[:2])
         page.get_by_role("link", name="iteration 0").click()
         expect(page.get_by_role("heading", name=f"{GIVEN}, iteration 0", level=1)).to_be_visible()
 
@@ -102,8 +86,7 @@ def test_iteration_0_has_the_given_prompts_of_a_self_training_run(address: str, 
 def test_a_click_on_a_point_or_a_bar_scrolls_to_the_questions(address: str, page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 700})
     heading = page.get_by_role("heading", name="Questions", exact=True)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}")
+    with opened(page, f"{address}/runs/{RUN}"):
         chart = page.get_by_role("group", name="Pseudo-label accuracy by iteration")
         chart.locator("a[aria-label^='kept by exact']").first.click()
         page.wait_for_url(f"**/runs/{RUN}/1?oracle=exact&oracle_verdict=wrong&verdict=kept#questions")
@@ -117,15 +100,14 @@ def test_a_click_on_a_point_or_a_bar_scrolls_to_the_questions(address: str, page
 
 @pytest.mark.parametrize(("role", "value", "longest"), [("solver", 0.066779, 5), ("challenger", 1_234_567.0, 9)])
 def test_the_ticks_of_a_single_point_are_short_and_inside_their_chart(
-    address: str, store: Store, page: Page, role: Literal["solver", "challenger"], value: float, longest: int
+    address: str, stored: Store, page: Page, role: Literal["solver", "challenger"], value: float, longest: int
 ) -> None:
     run = f"one-point-{role}"
-    with store.write() as session:
+    with stored.write() as session:
         create(session, run)
         metrics = {"reward_mean": value}
         queries.figures.add_train_metrics(session, run=run, iteration=1, role=role, step=1, metrics=metrics)
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{run}")
+    with opened(page, f"{address}/runs/{run}"):
         chart = page.get_by_role("group", name=f"Reward of the {role} by step")
         ticks = chart.locator("[data-marks='y-axis tick label'] text")
         expect(ticks.first).to_be_visible()
@@ -139,16 +121,13 @@ def test_the_ticks_of_a_single_point_are_short_and_inside_their_chart(
 
 def test_each_iteration_is_reached_from_the_top_of_its_run_with_its_figures(address: str, page: Page) -> None:
     with without_complaints(page):
-        look_at(page, f"{address}/runs/{RUN}", RUN, LOOKS)
+        look_at(page, f"{address}/runs/{RUN}", RUN, LOOKS[:2])
         rows = page.locator("#iterations tbody tr")
         expect(rows).to_have_count(4)
         api = page.request
         summary = api.get(f"{address}/api/v1/runs/{RUN}/iterations").json()[2]
-        [accuracy] = [
-            point
-            for point in api.get(f"{address}/api/v1/runs/{RUN}/series?name=label_accuracy&over=kept").json()
-            if point["iteration"] == 2
-        ]
+        series = api.get(f"{address}/api/v1/runs/{RUN}/series?name=label_accuracy&over=kept").json()
+        [accuracy] = [point for point in series if point["iteration"] == 2]
         row = rows.nth(1)  # the newest is first
         expect(row.locator("[data-label=questions]")).to_have_text(str(summary["questions"]))
         expect(row.locator("[data-label=kept]")).to_contain_text(f"{100 * summary['kept']['value']:.1f}%")

@@ -10,19 +10,16 @@ from api_examples import RUN, fill, training_rollouts
 from playwright.sync_api import Page, expect
 
 from core.types import Role, TrainingRollout
-from services.api.app import create_app
-from services.api.installation import Installation
 from storage import queries
 from storage.files.texts import RolloutText, TextWriter, training_texts_paths
 from storage.queries.training_rollouts import Training
 from storage.rows import TrainedOnRow
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import Look, look_at, violations, without_complaints
+from tests.api_server import serving
+from tests.browsing import LOOKS, look_at, opened, violations
 
 OVERRIDE = "\u202e"  # the text after it on a line is shown from right to left, unless it is isolated
 HOSTILE = f"<img src=x onerror=alert(1)> <b>bold</b>{OVERRIDE} \\(x^2\\) \\boxed{{3}}"
-LOOKS: tuple[Look, ...] = (("light", 1400), ("light", 420), ("dark", 420), ("dark", 1400))
 PAGE = f"/runs/{RUN}/training/solver/1"
 
 
@@ -42,14 +39,13 @@ def address(stored: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         writer = TextWriter(training_texts_paths(texts, RUN, 1, role)[0])
         writer.add(0, [RolloutText(row.prompt_key, row.rollout, HOSTILE) for row in rollouts])
         writer.finish()
-    with served(create_app(stored, texts, ask_for_keys=False, installation=Installation(texts=texts))) as url:
+    with serving(stored, texts, texts=texts) as url:
         yield url
 
 
 def test_the_best_rollouts_come_first_and_the_worst_with_another_order(page: Page, address: str) -> None:
     rows = page.locator("table.rollouts tbody")
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}")
+    with opened(page, f"{address}/runs/{RUN}"):
         step = page.get_by_label("iteration 1, step 1")
         step.click()
         page.wait_for_url(f"**{PAGE}?step=1")
@@ -68,8 +64,7 @@ def test_the_best_rollouts_come_first_and_the_worst_with_another_order(page: Pag
 
 def test_what_was_rewarded_although_wrong_can_be_listed(page: Page, address: str) -> None:
     rows = page.locator("table.rollouts tbody")
-    with without_complaints(page):
-        page.goto(f"{address}{PAGE}")
+    with opened(page, f"{address}{PAGE}"):
         page.get_by_label("Only rewarded although wrong").check()
         page.wait_for_url(f"**{PAGE}?rewarded_wrong=true")
         expect(rows.locator("td[data-label=step]")).to_have_text(["1 1.0", "2 1.0"])
@@ -83,8 +78,7 @@ def test_what_was_rewarded_although_wrong_can_be_listed(page: Page, address: str
 
 def test_the_same_question_is_shown_across_steps(page: Page, address: str) -> None:
     rows = page.locator("table.rollouts tbody")
-    with without_complaints(page):
-        page.goto(f"{address}{PAGE}?step=1")
+    with opened(page, f"{address}{PAGE}?step=1"):
         page.get_by_role("button", name="Read step 1, prompt 0, rollout 0").click()
         page.get_by_role("link", name="this question at all steps").click()
         page.wait_for_url(f"**{PAGE}?question={RUN}%2F1%2F000000&sort=step")
@@ -97,8 +91,7 @@ def test_the_same_question_is_shown_across_steps(page: Page, address: str) -> No
 
 
 def test_a_hostile_text_is_shown_as_text(page: Page, address: str) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/training/challenger/1")
+    with opened(page, f"{address}/runs/{RUN}/training/challenger/1"):
         page.get_by_role("button", name="Read step 1, prompt 0, rollout 0").click()
         text = page.locator(".read .prose .written")
         expect(text).to_contain_text("<img src=x onerror=alert(1)> <b>bold</b>")
@@ -127,8 +120,7 @@ def test_the_page_is_accessible_in_every_look(page: Page, address: str, path: st
 def test_a_training_of_which_nothing_is_graded_says_so_instead_of_that_nothing_was_wrong(
     page: Page, address: str
 ) -> None:
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/training/solver/2?rewarded_wrong=true")
+    with opened(page, f"{address}/runs/{RUN}/training/solver/2?rewarded_wrong=true"):
         expect(page.locator("#rollouts")).to_contain_text("Not graded: no oracle knows these answers.")
         page.get_by_label("Only rewarded although wrong").uncheck()
         expect(page.locator("#rollouts")).to_contain_text("No rollout is stored for this choice.")

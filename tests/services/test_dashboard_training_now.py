@@ -11,15 +11,13 @@ from playwright.sync_api import Page, expect
 from orchestrator.ledger import owner
 from orchestrator.stages.context import Context
 from orchestrator.stages.training.metrics import store_step
-from services.api.app import create_app
 from storage import queries
 from storage.session import Store
-from tests.api_server import served
-from tests.browsing import Look, look_at, without_complaints
+from tests.api_server import serving
+from tests.browsing import LOOKS, look_at, opened
 from tests.synthetic_run import context_of, create
 
 RUN = "trains"
-LOOKS: list[Look] = [("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420)]
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def context(sqlite: Store) -> Context:
 
 @pytest.fixture
 def address(context: Context, tmp_path: Path) -> Iterator[str]:
-    with served(create_app(context.store, tmp_path, ask_for_keys=False)) as url:
+    with serving(context.store, tmp_path) as url:
         yield url
 
 
@@ -49,8 +47,7 @@ def end_step(context: Context, step: int) -> None:
 def test_the_curves_grow_on_the_run_s_page_while_it_trains(context: Context, address: str, page: Page) -> None:
     now = page.locator("#training-now")
     page.clock.install()
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}")
+    with opened(page, f"{address}/runs/{RUN}"):
         expect(now.get_by_role("heading", level=2)).to_have_text("Training now: train solver 1")
         expect(now).to_contain_text("No step has ended yet.")
         for step in (1, 2, 3):
@@ -71,8 +68,7 @@ def test_the_page_of_a_training_grows_until_the_training_has_ended(context: Cont
     rewards = page.get_by_role("group", name="Reward by step").locator("title")
     entropies = page.get_by_role("group", name="Policy entropy by step").locator("title")
     page.clock.install()
-    with without_complaints(page):
-        page.goto(f"{address}/runs/{RUN}/training/solver/1")
+    with opened(page, f"{address}/runs/{RUN}/training/solver/1"):
         expect(page.get_by_text("No step of this training has ended yet.")).to_be_visible()
         for step in (1, 2):
             end_step(context, step)

@@ -15,12 +15,11 @@ from sqlalchemy import delete
 
 from core.settings.parsing import parse_config
 from core.types import LabelledQuestion, Question, Rollout, question_id
-from services.api.app import create_app
 from services.drift.series import refresh
 from storage import queries
 from storage.models import OracleLabels
 from storage.session import Store
-from tests.api_server import served
+from tests.api_server import serving
 from tests.synthetic_run import create, fill_run, finish
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +33,7 @@ def executed(store: Store, folder: Path, run: str, checks: list[str]) -> subproc
     cells = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
     program = "\n\n".join([*cells, f"figure.savefig({str(folder / 'figures.png')!r})", *checks])
     (folder / "coevo_client").symlink_to(ROOT / "services" / "client")  # as if it were installed
-    with served(create_app(store, folder / "exports", ask_for_keys=False)) as url:
+    with serving(store, folder / "exports") as url:
         environment = {**os.environ, "COEVO_API_URL": url, "COEVO_RUN": run, "COEVO_DATA": str(folder)}
         environment |= {"MPLBACKEND": "Agg", "PYTHONPATH": str(folder)}
         command = [sys.executable, "-W", "error::FutureWarning", "-c", program]
@@ -84,14 +83,10 @@ def test_the_notebook_reads_a_run_that_trains_on_prompts_without_votes(sqlite: S
     assert "votes 0 rows" in done.stdout
 
 
-def test_the_notebook_says_which_variables_it_reads() -> None:
+def test_the_notebook_names_the_variables_that_it_reads_and_is_kept_without_outputs() -> None:
+    """Outputs would differ with every run of the notebook."""
     text = {kind: "".join("".join(c["source"]) for c in NOTEBOOK["cells"] if c["cell_type"] == kind) for kind in KINDS}
     assert {*re.findall(r"COEVO_[A-Z]+(?:_[A-Z]+)?", text["code"])} <= {*re.findall(r"COEVO_[A-Z_]+", text["markdown"])}
-    assert "export COEVO_API_URL=" in text["markdown"]
-
-
-def test_the_notebook_is_kept_without_outputs() -> None:
-    """Outputs would differ with every run of the notebook."""
     code = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
     assert len(code) >= 5
     assert [cell["outputs"] for cell in code] == [[]] * len(code)

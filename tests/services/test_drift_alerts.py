@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from api_examples import RUN, audited_run, fill
+from api_examples import RUN, audited_run
 from scipy.stats import norm
 from sqlalchemy.orm import Session
 
@@ -21,6 +21,7 @@ from services.drift.series import refresh, refresh_labels
 from storage import queries
 from storage.rows import AlertRow, SampleRow, SeriesPoint
 from storage.session import Store
+from tests.synthetic_run import finish
 
 
 def test_a_drop_raises_one_alert_in_its_iteration(store: Store) -> None:
@@ -30,10 +31,8 @@ def test_a_drop_raises_one_alert_in_its_iteration(store: Store) -> None:
             assert measured(session, run, t) == []
         assert measured(session, run, 4) == measured(session, run, 4)
         [alert] = raise_alerts(session, run, 4)
-    assert (alert.rule, alert.series, alert.over, alert.oracle, alert.severity) == (
-        *("sudden", "label_accuracy", "kept", "exact"),
-        "critical",
-    )
+    assert (alert.rule, alert.severity) == ("sudden", "critical")
+    assert (alert.series, alert.over, alert.oracle) == ("label_accuracy", "kept", "exact")
     assert (alert.iteration, alert.value, alert.n, alert.reference) == (4, 0.6, 300, 0.8)
     assert (alert.lo, alert.hi) == (share(180, 300).lo, share(180, 300).hi)
     # The rate is 0.05 * 0.9 (the rule's weight) * 0.9 (without the CUSUM's share) / 10 iterations: z = 2.6458.
@@ -50,14 +49,8 @@ def test_iterations_that_were_rolled_back_are_not_a_reference(store: Store) -> N
     with store.write() as session:
         for t in (1, 2, 3):
             measured(session, run, t)
-        rolled_back = {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}
-        for t in (2, 3):
-            queries.ledger.claim_stage(
-                session, run=run, iteration=t, stage="check_health", owner="me", lease_seconds=60
-            )
-            queries.ledger.finish_stage(
-                session, run=run, iteration=t, stage="check_health", owner="me", result=rolled_back
-            )
+        roll_back(session, run, 2)
+        roll_back(session, run, 3)
         assert measured(session, run, 4) == []
 
 
@@ -79,9 +72,8 @@ def test_a_drop_raises_an_alert_in_any_order_of_the_audits(sqlite: Store, order:
     with sqlite.write() as session:
         raised = [_audit_iteration(session, run, t, 320 if t < 6 else 200, n=400) for t in order]
         alerts = queries.alerts.list_alerts(session)
-    assert [(alert.iteration, alert.rule, alert.series, alert.severity) for alert in alerts] == [
-        (6, "sudden", "label_accuracy", "critical")
-    ]
+    [alert] = alerts
+    assert (alert.iteration, alert.rule, alert.series, alert.severity) == (6, "sudden", "label_accuracy", "critical")
     # Audits after the alert's get the alert too; one earlier iteration is enough as a reference.
     second = max(order.index(6), 1)
     assert raised == [alerts if i >= second and 6 in (t, *order[:i]) else [] for i, t in enumerate(order)]
@@ -123,9 +115,7 @@ def test_an_iteration_is_not_tested_before_people_have_finished_its_sample(store
 def test_a_later_iteration_is_not_compared_with_one_that_was_rolled_back(store: Store) -> None:
     run = audited_run(store, [None] * 3)
     with store.write() as session:
-        rolled_back = {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}
-        queries.ledger.claim_stage(session, run=run, iteration=2, stage="check_health", owner="me", lease_seconds=60)
-        queries.ledger.finish_stage(session, run=run, iteration=2, stage="check_health", owner="me", result=rolled_back)
+        roll_back(session, run, 2)
         assert [_audit_iteration(session, run, t, {2: 285}.get(t, 190)) for t in (3, 2, 1)] == [[], [], []]
 
 
@@ -158,6 +148,11 @@ def _audit_iteration(
     return raise_alerts(session, run, t)
 
 
+def roll_back(session: Session, run: str, t: int) -> None:
+    """Store that an iteration was rolled back."""
+    finish(session, run, t, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/base/0"}}, 1)
+
+
 def measured(session: Session, run: str, t: int) -> list[AlertRow]:
     """The alerts of an iteration whose stages have just stored its series."""
     refresh(session, run, t)
@@ -169,24 +164,20 @@ def _share(iteration: int, oracle: str, right: int) -> SeriesPoint:
 
 
 @pytest.mark.parametrize(("action", "severity"), [("warn", "warning"), ("roll_back", "critical"), ("stop", "critical")])
-def test_the_guard_s_alarms_are_stored_as_alerts(store: Store, action: str, severity: str) -> None:
-    fill(store)
+def test_the_guard_s_alarms_are_stored_as_alerts(filled: Store, action: str, severity: str) -> None:
     alarm = Alarm("hacking", action, 0.3, 0.15, 7, "step 7: the KL has risen")
     for _ in range(2):
-        with store.write() as session:
+        with filled.write() as session:
             [alert] = record(session, RUN, 1, [alarm])
-    assert (alert.rule, alert.series, alert.severity, alert.value, alert.threshold, alert.text) == (
-        *("hacking", "kl", severity, 0.3, 0.15),
-        alarm.text,
-    )
+    assert (alert.rule, alert.series, alert.severity, alert.text) == ("hacking", "kl", severity, alarm.text)
+    assert (alert.value, alert.threshold) == (0.3, 0.15)
 
 
-def test_an_alarm_s_infinite_figures_are_stored_as_the_largest_number(store: Store) -> None:
-    fill(store)
+def test_an_alarm_s_infinite_figures_are_stored_as_the_largest_number(filled: Store) -> None:
     alarm = Alarm("no_entropy", "warn", -math.inf, math.inf, 7, "step 7: the entropy is -inf")
-    with store.write() as session:
+    with filled.write() as session:
         record(session, RUN, 1, [alarm])
-    with store.read() as session:
+    with filled.read() as session:
         [alert] = queries.alerts.list_alerts(session, run=RUN)
     assert (alert.value, alert.threshold) == (-sys.float_info.max, sys.float_info.max)
-    assert alert.text == f"{alarm.text}; the value overflowed, and 1.8e+308 stands for infinity"
+    assert "1.8e+308 stands for infinity" in alert.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from api_examples import QUESTIONS, RUN, audited_run, fill
+from api_examples import QUESTIONS, RUN, audited_run
 from sqlalchemy import update
 
 from core.figures import FIGURES
@@ -32,49 +32,47 @@ def figure(point: SeriesPoint) -> Estimate:
     return Estimate(point.value, point.lo, point.hi, point.n)
 
 
-def test_the_series_of_an_iteration_by_hand(store: Store) -> None:
-    fill(store)
-    by_key = points(store)
-    assert figure(by_key["label_accuracy", "kept", "exact"]) == share(1, 2)
-    assert figure(by_key["label_accuracy", "all", "exact"]) == share(2, 4)
-    assert figure(by_key["ill_posed_share", "kept", "exact"]) == share(0, 2)
-    assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
-    for name, count in (("kept_share", 2), ("malformed_share", 1), ("duplicate_share", 0)):
-        assert figure(by_key[name, "all", ""]) == share(count, len(QUESTIONS))
-    for over, p_hats in (("kept", [0.5, 0.75]), ("all", [0.5, 0.75, 1.0, 0.25])):
-        expected, point = mean_share(p_hats), by_key["p_hat", over, ""]
-        assert (point.value, point.lo, point.hi, point.n) == pytest.approx(
-            (expected.value, expected.lo, expected.hi, expected.n)
-        )
-    length = by_key["response_length", "all", ""]
-    assert (length.value, length.lo, length.hi, length.n) == pytest.approx((7, 7, 7, 4))
-    assert figure(by_key["held_out", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
-    reward = by_key["pseudo_reward", "", ""]
-    assert (reward.value, reward.lo, reward.n) == (0.5, None, 1)
-    majority = by_key["majority_share", "", ""]
-    assert (majority.value, majority.lo, majority.n) == (0.75, None, 1)
+def test_the_series_of_an_iteration_by_hand(filled: Store) -> None:
+    by_key = points(filled)
+    expected = {
+        ("label_accuracy", "kept", "exact"): share(1, 2),
+        ("label_accuracy", "all", "exact"): share(2, 4),
+        ("ill_posed_share", "kept", "exact"): share(0, 2),
+        ("ill_posed_share", "all", "exact"): share(1, 4),
+        ("kept_share", "all", ""): share(2, len(QUESTIONS)),
+        ("malformed_share", "all", ""): share(1, len(QUESTIONS)),
+        ("duplicate_share", "all", ""): share(0, len(QUESTIONS)),
+        ("p_hat", "kept", ""): mean_share([0.5, 0.75]),
+        ("p_hat", "all", ""): mean_share([0.5, 0.75, 1.0, 0.25]),
+        ("response_length", "all", ""): Estimate(7, 7, 7, 4),
+        ("held_out", "", ""): mean_share([0, 0.25, 0.5, 0.75]),
+        ("pseudo_reward", "", ""): Estimate(0.5, None, None, 1),
+        ("majority_share", "", ""): Estimate(0.75, None, None, 1),
+        ("largest_cluster_share", "all", ""): Estimate(1.0, None, None, 1),  # one question was compared
+    }
+    for key, estimate in expected.items():
+        point = by_key[key]
+        got = (point.value, point.lo, point.hi, point.n)
+        assert got == pytest.approx((estimate.value, estimate.lo, estimate.hi, estimate.n)), key
     assert ("kl", "", "") not in by_key  # the step's KL is not a number
-    cluster = by_key["largest_cluster_share", "all", ""]  # one question was compared
-    assert (cluster.value, cluster.lo, cluster.n) == (1.0, None, 1)
 
 
-def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(store: Store) -> None:
+def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(filled: Store) -> None:
     """Means over the last three steps that have the figure. Only two have a right rollout. There is no interval."""
-    fill(store)
     steps = [
         {"positive_labels": 9, "negative_labels": 9, "wrong_entropy": 9},
         {"positive_labels": 2, "negative_labels": 9, "right_entropy": 0.2, "wrong_entropy": 0.5},
         {"positive_labels": 3, "negative_labels": 4, "wrong_entropy": 0.7},
         {"positive_labels": 5, "negative_labels": 0, "right_entropy": 0.4, "wrong_entropy": 0.3},
     ]
-    with store.write() as session:
+    with filled.write() as session:
         for step, metrics in enumerate(steps, 4):
             others = {"right_prompt_share": step / 10, "right_clusters": step, "wrong_clusters": 2 * step}
             others |= {"sampler_gap": step / 100, "sampler_gap_max": step / 20}
             queries.figures.add_train_metrics(
                 session, run=RUN, iteration=1, role="solver", step=step, metrics=metrics | others
             )
-    by_key = points(store)
+    by_key = points(filled)
     expected = {"positive_labels": (10 / 3, 3), "negative_labels": (13 / 3, 3)}
     expected |= {"right_prompt_share": (0.6, 3), "right_clusters": (6, 3), "wrong_clusters": (12, 3)}
     expected |= {"right_entropy": (0.3, 2), "wrong_entropy": (0.5, 3)}
@@ -85,26 +83,24 @@ def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(store: Sto
         assert name in FIGURES
 
 
-def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(store: Store) -> None:
-    fill(store)
+def test_a_run_that_trains_on_its_benchmark_s_questions_has_no_held_out_accuracy(filled: Store) -> None:
     config = parse_config({"prompts": {"file": "benchmark"}, "solver": {"reward": {"type": "srt"}}}, "test")
-    with store.write() as session:
+    with filled.write() as session:
         session.execute(update(Runs).where(Runs.name == RUN).values(config=config.model_dump(mode="json")))
-    by_key = points(store)
+    by_key = points(filled)
     assert figure(by_key["test_time", "", ""]) == mean_share([0, 0.25, 0.5, 0.75])
     assert ("held_out", "", "") not in by_key
     decline = Alarm("decline", "warn", -0.1, 0.0, None, "it has fallen")
-    with store.write() as session:
+    with filled.write() as session:
         alerts = {alert.rule: alert.series for alert in record(session, RUN, 1, [decline])}
     assert alerts["decline"] == "test_time"
 
 
-def test_the_series_of_votes_and_clusters_by_hand(store: Store) -> None:
-    fill(store)
-    with store.write() as session:
+def test_the_series_of_votes_and_clusters_by_hand(filled: Store) -> None:
+    with filled.write() as session:
         rows = [ClusterRow(question_id(RUN, 1, i), RUN, 1, i // 3, 3 if i < 3 else 1) for i in (0, 1, 2, 4)]
         queries.traces.add_clusters(session, rows)
-    by_key = points(store)
+    by_key = points(filled)
     # The larger of two classes has 2, 3, 4 and 3 of four votes.
     entropy = (math.log(2) + 2 * (2 * math.log(2) - 0.75 * math.log(3)) + 0) / 4
     assert by_key["vote_entropy", "all", ""].value == pytest.approx(entropy)
@@ -114,21 +110,18 @@ def test_the_series_of_votes_and_clusters_by_hand(store: Store) -> None:
     assert (cluster.value, cluster.lo, cluster.n) == (0.75, None, 4)
 
 
-def test_a_sample_s_figures_are_weighted_by_the_strata_s_sizes(store: Store) -> None:
+def test_a_sample_s_figures_are_weighted_by_the_strata_s_sizes(filled: Store) -> None:
     """There are four strata of one question, and two were drawn; the verdict on a question that was not drawn does not
     count."""
-    fill(store)
-    with store.write() as session:
+    with filled.write() as session:
         for position, (index, stratum) in enumerate([(0, "kept 0.4-0.6"), (2, "not kept 0.8-1.0")]):
-            queries.audits.add_samples(
-                session, [SampleRow(question_id(RUN, 1, index), "judge", RUN, 1, stratum, position)]
-            )
+            row = SampleRow(question_id(RUN, 1, index), "judge", RUN, 1, stratum, position)
+            queries.audits.add_samples(session, [row])
         verdicts = [(0, "right"), (2, "ill_posed"), (4, "right")]
-        queries.questions.add_oracle_labels(
-            session, [OracleLabel(question_id(RUN, 1, i), "judge", v, None) for i, v in verdicts]
-        )
-    by_key = points(store)
-    with store.read() as session:
+        labels = [OracleLabel(question_id(RUN, 1, i), "judge", verdict, None) for i, verdict in verdicts]
+        queries.questions.add_oracle_labels(session, labels)
+    by_key = points(filled)
+    with filled.read() as session:
         strata = queries.audits.named_strata_of(session, RUN, 1, "judge")
     assert sorted((s.size, s.n, s.right) for s in strata.values()) == [(1, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)]
     ill_posed = [Stratum(s.size, s.n, int(name == "not kept 0.8-1.0")) for name, s in strata.items()]
@@ -137,9 +130,8 @@ def test_a_sample_s_figures_are_weighted_by_the_strata_s_sizes(store: Store) -> 
     assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
 
 
-def test_refreshing_replaces_old_figures_with_new_ones(store: Store) -> None:
-    fill(store)
-    with store.write() as session:
+def test_refreshing_replaces_old_figures_with_new_ones(filled: Store) -> None:
+    with filled.write() as session:
         refresh(session, RUN, 1)
         before = queries.series.series_of(session, RUN)
         refresh(session, RUN, 1)
@@ -156,33 +148,19 @@ def test_refreshing_replaces_old_figures_with_new_ones(store: Store) -> None:
 def test_an_iteration_without_an_audit_has_an_estimate_that_an_audit_replaces(store: Store) -> None:
     run = audited_run(store, [240, 240, None])
     with store.write() as session:
-        for t in (1, 2, 3):
-            refresh(session, run, t)
-        third = [
-            point
-            for point in queries.series.series_of(session, run, "label_accuracy", over="kept")
-            if point.iteration == 3
-        ]
-        assert [(point.estimated, point.n) for point in third] == [(True, 600)]
-        labels = [OracleLabel(question_id(run, 3, i), "exact", "right", None) for i in range(300)]
-        queries.questions.add_oracle_labels(session, labels)
-        refresh_labels(session, run, 3)
-        third = [
-            point
-            for point in queries.series.series_of(session, run, "label_accuracy", over="kept")
-            if point.iteration == 3
-        ]
-        assert [(point.estimated, point.value, point.n) for point in third] == [(False, 1.0, 300)]
-
-
-def test_labelling_stores_the_estimate_that_stands_until_the_iteration_is_audited(store: Store) -> None:
-    run = audited_run(store, [240, 240, None])
-    with store.write() as session:
         for t in (1, 2):
             refresh_after(session, run, t, "audit_labels")
         refresh_after(session, run, 3, "label_questions")
-        points = queries.series.series_of(session, run, "label_accuracy", over="kept")
-    assert [(point.iteration, point.estimated) for point in points] == [(1, False), (2, False), (3, True)]
+        measured = queries.series.series_of(session, run, "label_accuracy", over="kept")
+        assert [(point.iteration, point.estimated) for point in measured] == [(1, False), (2, False), (3, True)]
+        assert measured[2].n == 600
+        refresh(session, run, 3)
+        assert queries.series.series_of(session, run, "label_accuracy", over="kept") == measured
+        labels = [OracleLabel(question_id(run, 3, i), "exact", "right", None) for i in range(300)]
+        queries.questions.add_oracle_labels(session, labels)
+        refresh_labels(session, run, 3)
+        *_, third = queries.series.series_of(session, run, "label_accuracy", over="kept")
+    assert (third.iteration, third.estimated, third.value, third.n) == (3, False, 1.0, 300)
 
 
 def stored(store: Store, iteration: int) -> list[SeriesPoint]:
@@ -196,26 +174,24 @@ def stored_after(store: Store, stage: Stage) -> set[str]:
     return {point.name for point in stored(store, 1)}
 
 
-def test_each_stage_stores_the_series_that_it_completes(store: Store) -> None:
-    fill(store)
-    with store.write() as session:
+def test_each_stage_stores_the_series_that_it_completes(filled: Store) -> None:
+    with filled.write() as session:
         queries.figures.add_train_metrics(
             session, run=RUN, iteration=1, role="challenger", step=1, metrics={"reward_mean": 0.5}
         )
-    assert "challenger_reward" in stored_after(store, "train_challenger")
-    assert not {"p_hat", "held_out", "label_accuracy"} & stored_after(store, "generate_questions")
-    assert {"kept_share", "p_hat", "vote_entropy"} <= stored_after(store, "label_questions")
-    assert "held_out" not in stored_after(store, "train_solver")
-    assert "held_out" in stored_after(store, "evaluate")
-    assert "label_accuracy" not in stored_after(store, "evaluate")
-    assert {"label_accuracy", "ill_posed_share"} <= stored_after(store, "audit_labels")
+    assert "challenger_reward" in stored_after(filled, "train_challenger")
+    assert not {"p_hat", "held_out", "label_accuracy"} & stored_after(filled, "generate_questions")
+    assert {"kept_share", "p_hat", "vote_entropy"} <= stored_after(filled, "label_questions")
+    assert "held_out" not in stored_after(filled, "train_solver")
+    assert "held_out" in stored_after(filled, "evaluate")
+    assert "label_accuracy" not in stored_after(filled, "evaluate")
+    assert {"label_accuracy", "ill_posed_share"} <= stored_after(filled, "audit_labels")
 
 
-def test_the_stages_together_store_all_series_and_a_second_time_changes_nothing(store: Store) -> None:
-    fill(store)
+def test_the_stages_together_store_all_series_and_a_second_time_changes_nothing(filled: Store) -> None:
     for _ in range(2):
         for stage in STAGES:
-            stored_after(store, stage)
-        with store.read() as session:
+            stored_after(filled, stage)
+        with filled.read() as session:
             expected = sorted(points_of(session, RUN, 1), key=str)
-        assert sorted(stored(store, 1), key=str) == expected
+        assert sorted(stored(filled, 1), key=str) == expected
