@@ -30,20 +30,16 @@ def test_a_private_folder_is_made_and_may_already_exist(tmp_path: Path) -> None:
     assert mode(folder) == 0o700
 
 
-def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    folder = tmp_path / "own"
+def test_a_folder_that_others_may_enter_and_a_link_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+    folder, link = tmp_path / "own", tmp_path / "link"
     folder.mkdir()
     folder.chmod(0o750)
-    with pytest.raises(NotPrivate, match=rf"only its owner may enter, got mode 750: chmod 700 {folder}$"):
+    link.symlink_to(tmp_path)
+    with pytest.raises(NotPrivate, match=rf"got mode 750: chmod 700 {folder}$"):
         make_private(folder)
     assert mode(folder) == 0o750
-
-
-def test_a_link_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "own"
-    folder.symlink_to(tmp_path)
     with pytest.raises(NotPrivate, match=f"expected a folder of user {os.getuid()}, got l"):
-        make_private(folder)
+        make_private(link)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
@@ -55,21 +51,16 @@ def test_another_user_s_folder_is_refused(tmp_path: Path) -> None:
         make_private(folder)
 
 
-def test_no_service_is_started_in_a_home_that_others_can_enter(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
-        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
-    assert not any(tmp_path.iterdir())
-
-
-def test_the_command_makes_no_store_in_a_home_that_others_can_enter(
+def test_no_service_is_started_and_no_store_made_in_a_home_that_others_can_enter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     tmp_path.chmod(0o755)
+    with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
+        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
     result = CliRunner().invoke(app, ["up"])
-    assert (result.exit_code, "got mode 755" in result.stderr) == (1, True)
+    assert (result.exit_code, "mode 755" in result.stderr) == (1, True)
     assert not any(tmp_path.iterdir())
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from core.settings.config import Audit
 from core.settings.parsing import parse_config
@@ -36,6 +37,26 @@ def check_result(context: Context) -> dict[str, Any]:
     last_write = check_health(context)
     with context.store.write() as session:
         return dict(last_write(session))
+
+
+def add_rounds(session: Session, run: str, settings: dict[str, Any], *right: int) -> None:
+    """A run on given prompts. `right` has the number of right ones of ten held-out items for the base model and for
+    each round."""
+    create(session, run, parse_config({**SELF_TRAINED, **settings}, "a test"))
+    for t, count in enumerate(right):
+        if t:
+            queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
+        evaluate(session, run, t, ten_items(count), 1)
+
+
+def add_one_answer(session: Session, run: str) -> None:
+    """In round 2 the Solver gives one answer to all questions."""
+    metrics = {"same_label_share": 0.9, "step": 1.0}
+    queries.figures.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
+
+
+def go_back(session: Session, run: str, t: int, to: str) -> None:
+    finish(session, run, t, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/{to}"}}, 1)
 
 
 def signals(store: Store, correct: tuple[int, int], kept_questions: int, audited: bool = True) -> dict[str, Any]:
@@ -115,16 +136,11 @@ def test_without_an_oracle_there_are_held_out_signals_only(sqlite: Store) -> Non
 
 
 def after_a_roll_back(store: Store, *right: int, run: str = "h") -> dict[str, Any]:
-    """The check of the last round of a run whose round 2 was rolled back to round 1; `right` has the number of right
-    ones of ten held-out items for the base model and for each round."""
+    """The check of the last of the rounds `right`, of which round 2 was rolled back to round 1."""
     patient = {"early_stopping": {"benchmark": "micro", "patience": 2}, "guard": {"actions": {"decline": "stop"}}}
     with store.write() as session:
-        create(session, run, parse_config({**SELF_TRAINED, **patient}, "a test"))
-        for t, count in enumerate(right):
-            if t:
-                queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
-            evaluate(session, run, t, ten_items(count), 1)
-        finish(session, run, 2, "check_health", {"action": "roll_back", "back_to": {"solver": f"{run}/solver/1"}}, 1)
+        add_rounds(session, run, patient, *right)
+        go_back(session, run, 2, "solver/1")
     return check_result(context_of(store, run, len(right) - 1))
 
 
@@ -145,11 +161,7 @@ def test_a_rolled_back_round_does_not_count_as_the_best_for_a_decline(sqlite: St
     """Round 2 had 9 of 10 right but was rolled back; round 3 is as good as round 1."""
     result = after_a_roll_back(sqlite, 3, 6, 9, 6)
     # `best` is the round that the run would end with if it stopped now.
-    assert (result["warnings"], result["action"], result["best"]) == (
-        [],
-        "ignore",
-        2,
-    )
+    assert (result["warnings"], result["action"], result["best"]) == ([], "ignore", 2)
     assert (result["signals"]["pass_at_1"], result["signals"]["best_pass_at_1"]) == (0.6, 0.6)
 
 
@@ -178,7 +190,7 @@ def test_the_guard_s_history_has_the_steps_that_led_to_a_round(sqlite: Store, ac
                 queries.figures.add_train_metrics(
                     session, run="h", iteration=t, role="solver", step=step, metrics=metrics
                 )
-        finish(session, "h", 2, "check_health", {"action": "roll_back", "back_to": {"solver": "h/solver/1"}}, 1)
+        go_back(session, "h", 2, "solver/1")
         if accepted:
             finish(session, "h", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
     before = context_of(sqlite, "h", 4).training_history()
@@ -188,22 +200,16 @@ def test_the_guard_s_history_has_the_steps_that_led_to_a_round(sqlite: Store, ac
     assert context_of(sqlite, "h", 1).training_history() == TrainingHistory()
 
 
+@pytest.mark.parametrize(("action", "best"), [("stop", "h/solver/2"), ("roll_back", "h/solver/1")])
 def test_a_run_stopped_by_an_alarm_ends_with_the_best_round_and_a_rolled_back_one_with_the_round_before(
-    sqlite: Store,
+    sqlite: Store, action: str, best: str
 ) -> None:
     """Round 2 gives one answer to all questions and is the best; a run that goes on continues from round 1."""
-    for action, best in (("stop", "h/solver/2"), ("roll_back", "h/solver/1")):
-        run, guard = f"h{action[0]}", {"actions": {"one_answer": action}, "window": 1}
-        with sqlite.write() as session:
-            create(session, run, parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
-            for t, count in enumerate((3, 6, 9)):
-                if t:
-                    queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
-                evaluate(session, run, t, ten_items(count), 1)
-            metrics = {"same_label_share": 0.9, "step": 1.0}
-            queries.figures.add_train_metrics(session, run=run, iteration=2, role="solver", step=1, metrics=metrics)
-        result = check_result(context_of(sqlite, run, 2))
-        assert (result["action"], result["back_to"]) == (action, {"solver": best.replace("h/", f"{run}/")})
+    with sqlite.write() as session:
+        add_rounds(session, "h", {"guard": {"actions": {"one_answer": action}, "window": 1}}, 3, 6, 9)
+        add_one_answer(session, "h")
+    result = check_result(context_of(sqlite, "h", 2))
+    assert (result["action"], result["back_to"]) == (action, {"solver": best})
 
 
 @pytest.mark.parametrize(("max_roll_backs", "expected"), [(1, "stop"), (2, "roll_back")])
@@ -212,16 +218,10 @@ def test_a_run_is_rolled_back_as_often_as_the_guard_allows_and_then_stopped(
 ) -> None:
     """The run has been rolled back once, in round 1; round 2 gives one answer to all questions."""
     monkeypatch.setattr(Guard, "max_roll_backs", max_roll_backs)
-    guard = {"actions": {"one_answer": "roll_back"}, "window": 1}
     with sqlite.write() as session:
-        create(session, "h", parse_config({**SELF_TRAINED, "guard": guard}, "a test"))
-        for t in (0, 1, 2):
-            if t:
-                queries.checkpoints.add_checkpoint(session, solver("h", t, "base/0"), {})
-            evaluate(session, "h", t, ten_items(5), 1)
-        finish(session, "h", 1, "check_health", {"action": "roll_back", "back_to": {"solver": "h/base/0"}}, 1)
-        metrics = {"same_label_share": 0.9, "step": 1.0}
-        queries.figures.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
+        add_rounds(session, "h", {"guard": {"actions": {"one_answer": "roll_back"}, "window": 1}}, 5, 5, 5)
+        go_back(session, "h", 1, "base/0")
+        add_one_answer(session, "h")
     result = check_result(context_of(sqlite, "h", 2))
-    limit = "the run has gone back 1 times already, the most that guard.max_roll_backs allows"
-    assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")
+    limited = any("guard.max_roll_backs" in warning for warning in result["warnings"])
+    assert (result["action"], limited) == (expected, expected == "stop")
