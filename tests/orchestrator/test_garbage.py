@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,13 +27,6 @@ LONG = "demo-solver-1"  # a name that looks like the middle of a half-written fo
 
 def removed(home: Home, items: list[garbage.Garbage]) -> set[str]:
     return {item.path.relative_to(home.path).as_posix() for item in items}
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    return Home(tmp_path)
 
 
 def test_each_kind_of_garbage_is_removed_and_its_neighbours_stay(sqlite: Store, home: Home) -> None:

@@ -122,10 +122,8 @@ def figures_of_metrics(
     }
 
 
-def figures_of_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Figure]:
+def figures_of_command() -> dict[tuple[str, str], Figure]:
     """The label accuracies of the command line."""
-    monkeypatch.setenv("COEVO_HOME", str(home))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     shown = json.loads(CliRunner().invoke(app, ["show", "labels", RUN, "--json"]).stdout)
     return _by_oracle(shown["measured"])
 
@@ -135,7 +133,8 @@ def _by_oracle(accuracies: list[dict[str, Any]]) -> dict[tuple[str, str], Figure
     return {key: (figure["value"], figure["lo"], figure["hi"], figure["n"]) for key, figure in figures.items()}
 
 
-def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("home")
+def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     of_report = figures_of_report(run)
     assert of_report.keys() == {(oracle, over) for oracle in ("exact", JUDGE) for over in ("kept", "all")}
@@ -143,11 +142,14 @@ def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monk
         figures_of_series(run),
         figures_of_rest(api),
         figures_of_metrics(api),
-        figures_of_command(tmp_path, monkeypatch),
+        figures_of_command(),
     ):
         assert view.keys() == of_report.keys()
         for key, figure in view.items():
             assert figure == pytest.approx(of_report[key], abs=1e-12), key
+    with run.write() as session:
+        signal = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]["label_accuracy_kept"]
+    assert (signal["value"], *signal["ci95"], signal["n"]) == figures_of_series(run)["exact", "kept"]
     # By hand: 5 of 20 kept labels; 65 of all 81 labels, where the ill-posed question's label is not right.
     assert of_report["exact", "kept"][::3] == (0.25, 20)
     assert of_report["exact", "all"][::3] == (65 / 81, 81)
@@ -191,17 +193,14 @@ def test_every_view_has_the_same_mean_p_hat(run: Store, tmp_path: Path) -> None:
     assert api.get(f"{PREFIX}/runs/{RUN}/iterations").json()[1]["mean_p_hat"] == statistics.mean_p_hat
 
 
-def test_every_view_has_the_same_figures_of_labels_made_in_training(
-    run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("home")
+def test_every_view_has_the_same_figures_of_labels_made_in_training(run: Store, tmp_path: Path) -> None:
     api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     of_report: Any = figures(run, RUN)["iterations"][1]
     # By hand: two of five labels are right; five of six prompts were labelled, so n is 5/6 of three questions, rounded
     # up. One of six prompts had negatives.
     expected = {"training_label_accuracy": (2 / 5, 3), "training_labelled_share": (5 / 6, 3)}
     expected["negative_label_accuracy"] = (1.0, 1)
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     rows = json.loads(CliRunner().invoke(app, ["show", "series", RUN, "--json"]).stdout)
     for name, (value, n) in expected.items():
         with run.read() as session:
@@ -217,13 +216,6 @@ def test_every_view_has_the_same_figures_of_labels_made_in_training(
     assert (first["step"], first["accuracy"]["value"], first["accuracy"]["n"]) == (1, 0.5, 2)
     assert (first["labelled"]["value"], first["negatives"]["n"], first["oracle"]) == (pytest.approx(2 / 3), 1, "exact")
     assert (second["accuracy"]["n"], second["negatives"]) == (3, None)
-
-
-def test_the_guard_s_label_accuracy_is_that_of_the_series(run: Store, tmp_path: Path) -> None:
-    with run.write() as session:
-        signal = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]["label_accuracy_kept"]
-    value, lo, hi, n = figures_of_series(run)["exact", "kept"]
-    assert signal == {"value": value, "ci95": [lo, hi], "n": n}
 
 
 def _verdicts(store: Store, oracle: str) -> list[OracleVerdict]:

@@ -40,14 +40,6 @@ BEST_AND_LAST = Retention(keep="best_and_last")
 CONFIG = CoEvolution()
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return Home(tmp_path)
-
-
 def add_iteration(
     store: Store, home: Home, t: int, right: int, result: dict[str, Any] | None = None, config: RunConfig = CONFIG
 ) -> None:

@@ -33,11 +33,6 @@ def _console() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
 def events(home: Home) -> list[LogEvent]:
     return last_events(home.run_logs, "demo", 100)
 

@@ -33,11 +33,6 @@ KEYED = {
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
-@pytest.fixture
 def store(sqlite: Store) -> Store:
     return sqlite
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import Audit
 from core.settings.parsing import parse_config
 from core.statistics.guard import Guard, TrainingHistory
-from core.types import Checkpoint, Evaluated, StageKey, question_id
+from core.types import Evaluated, StageKey, question_id
 from orchestrator.reporting.results import stage_result
 from orchestrator.stages.check_health import check_health
 from orchestrator.stages.context import Context
@@ -19,13 +19,9 @@ from services.drift.series import refresh, refresh_labels
 from storage import queries
 from storage.rows import SampleRow
 from storage.session import Store
-from tests.synthetic_run import CONFIG, context_of, create, evaluate, finish, label, vote_of
+from tests.synthetic_run import CONFIG, add_solver, context_of, create, evaluate, finish, label, stored, vote_of
 
 SELF_TRAINED: dict[str, Any] = {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}
-
-
-def solver(run: str, t: int, parent: str) -> Checkpoint:
-    return Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, "/m", f"{run}{t}", f"{run}/{parent}")
 
 
 def ten_items(right: int) -> list[Evaluated]:
@@ -33,10 +29,7 @@ def ten_items(right: int) -> list[Evaluated]:
 
 
 def check_result(context: Context) -> dict[str, Any]:
-    """Run `check_health`; returns the result that it stores."""
-    last_write = check_health(context)
-    with context.store.write() as session:
-        return dict(last_write(session))
+    return stored(context, check_health)
 
 
 def add_rounds(session: Session, run: str, settings: dict[str, Any], *right: int) -> None:
@@ -45,7 +38,7 @@ def add_rounds(session: Session, run: str, settings: dict[str, Any], *right: int
     create(session, run, parse_config({**SELF_TRAINED, **settings}, "a test"))
     for t, count in enumerate(right):
         if t:
-            queries.checkpoints.add_checkpoint(session, solver(run, t, "base/0"), {})
+            add_solver(session, run, t)
         evaluate(session, run, t, ten_items(count), 1)
 
 
@@ -65,7 +58,7 @@ def signals(store: Store, correct: tuple[int, int], kept_questions: int, audited
     config = CONFIG if audited else CONFIG.model_copy(update={"audit": Audit(oracle=None)})
     with store.write() as session:
         create(session, "h", config)
-        queries.checkpoints.add_checkpoint(session, solver("h", 1, "base/0"), {})
+        add_solver(session, "h", 1)
         for t, right in enumerate(correct):
             evaluate(session, "h", t, ten_items(right), 1)
         well_posed = [(f"What is {i} + 2?", vote_of((str(i + 2), 6), ("0", 4))) for i in range(kept_questions - 2)]
@@ -76,7 +69,9 @@ def signals(store: Store, correct: tuple[int, int], kept_questions: int, audited
     return check_result(context_of(store, "h", 1))
 
 
-def test_a_healthy_iteration_has_no_warnings(sqlite: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_healthy_iteration_has_no_warnings_and_says_what_the_drift_rules_did_not_test(
+    sqlite: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     result = signals(sqlite, correct=(3, 5), kept_questions=10)
     logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert (result["warnings"], logged) == ([], [])
@@ -85,6 +80,10 @@ def test_a_healthy_iteration_has_no_warnings(sqlite: Store, caplog: pytest.LogCa
     assert (accuracy["value"], accuracy["n"]) == (0.8, 10)
     assert accuracy["ci95"] == pytest.approx([0.4445, 0.9632], abs=1e-4)  # 8 of 10
     assert (result["signals"]["pass_at_1"], result["signals"]["best_pass_at_1"]) == (0.5, 0.5)
+    assert result["untested"].endswith("alerts.min_n asks for 100 items: held out (n = 10)")
+    with sqlite.read() as session:
+        line = stage_result(session, StageKey("h", 1, "check_health"), result).line
+    assert line == f"no alerts; {result['untested']}; the run goes on"
 
 
 def test_a_decline_and_ill_posed_questions_give_warnings(sqlite: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -149,14 +148,6 @@ def test_a_fall_that_chance_explains_is_no_decline(sqlite: Store) -> None:
     assert signals(sqlite, correct=(5, 3), kept_questions=10)["warnings"] == []
 
 
-def test_what_the_drift_rules_do_not_test_is_said(sqlite: Store) -> None:
-    result = signals(sqlite, correct=(3, 5), kept_questions=10)
-    assert result["untested"].endswith("alerts.min_n asks for 100 items: held out (n = 10)")
-    with sqlite.read() as session:
-        line = stage_result(session, StageKey("h", 1, "check_health"), result).line
-    assert line == f"no alerts; {result['untested']}; the run goes on"
-
-
 def test_a_rolled_back_round_does_not_count_as_the_best_for_a_decline(sqlite: Store) -> None:
     """Round 2 had 9 of 10 right but was rolled back; round 3 is as good as round 1."""
     result = after_a_roll_back(sqlite, 3, 6, 9, 6)
@@ -184,7 +175,7 @@ def test_the_guard_s_history_has_the_steps_that_led_to_a_round(sqlite: Store, ac
     with sqlite.write() as session:
         create(session, "h", parse_config({**SELF_TRAINED, "guard": {"window": 3}}, "a test"))
         for t, parent in ((1, "base/0"), (2, "solver/1"), (3, "solver/1")):
-            queries.checkpoints.add_checkpoint(session, solver("h", t, parent), {})
+            add_solver(session, "h", t, parent)
             for step in (1, 2):
                 metrics = {"kl": t + step / 10, "response_length": 9.0}
                 queries.figures.add_train_metrics(
