@@ -9,7 +9,6 @@ from sqlalchemy import update
 
 from core.settings.parsing import parse_config
 from core.statistics.estimates import wilson, wilson_at
-from core.types import Checkpoint
 from services.api.run_page import write_run_page
 from services.run_report.figures import figures
 from services.run_report.headline import headline_of
@@ -18,15 +17,7 @@ from storage.errors import StoreError
 from storage.models import Stages
 from storage.session import Store
 from tests.orchestrator.small_run import small_run
-from tests.synthetic_run import (
-    CONFIG,
-    add_evaluations,
-    create,
-    fill_run,
-    finish,
-    held_out,
-    iterations,
-)
+from tests.synthetic_run import CONFIG, add_evaluations, add_solver, create, fill_run, finish, held_out, iterations
 
 ITERATION_KEYS = {
     "t", "pass_at_1", "ci95", "n", "greedy", "maj_at_k", "pseudo_label_accuracy", "candidates", "kept", "malformed",
@@ -62,10 +53,7 @@ def test_the_label_figures_by_hand(store: Store) -> None:
     accuracy = first["pseudo_label_accuracy"]
     assert accuracy["oracle"] == "exact"
     # The ill-posed question's label is not right.
-    assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (
-        1 / 3,
-        3,
-    )
+    assert (accuracy["kept"]["value"], accuracy["kept"]["n"]) == (1 / 3, 3)
     assert accuracy["kept"]["ci95"] == pytest.approx(wilson(1, 3))
     assert (accuracy["all"]["value"], accuracy["all"]["n"]) == (0.5, 4)  # without the two questions that have no label
     assert (first["candidates"], first["asked"], first["kept"], first["malformed"]) == (8, 6, 3, 1)
@@ -108,11 +96,10 @@ def test_every_iteration_has_every_key(sqlite: Store) -> None:
 def test_an_unfinished_evaluation_gives_no_figure(sqlite: Store) -> None:
     small_run(sqlite)
     with sqlite.write() as session:
-        solver = Checkpoint("small/solver/2", "small", "solver", 2, 20, "/models", "sha", "small/solver/1")
-        queries.checkpoints.add_checkpoint(session, solver, {})
+        add_solver(session, "small", 2)
         queries.ledger.claim_stage(session, run="small", iteration=2, stage="evaluate", owner="me", lease_seconds=60)
         items = held_out([8, 8], [1, 1], [1, 1])
-        add_evaluations(session, checkpoint=solver.id, benchmark="micro", items=items)
+        add_evaluations(session, checkpoint="small/solver/2", benchmark="micro", items=items)
     begun = iterations(sqlite, "small")[2]
     assert (begun["pass_at_1"], begun["gain_over_base"], begun["by_level"], begun["seconds"]) == (None, None, None, {})
     assert begun["pseudo_label_accuracy"] == {"kept": None, "all": None, "oracle": "exact", "others": {}}

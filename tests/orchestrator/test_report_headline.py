@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.types import Checkpoint
 from services.run_report.figures import figures
 from services.run_report.headline import details, headline
 from services.run_report.measures import measure
-from storage import queries
 from storage.session import Store
-from tests.synthetic_run import CONFIG, create, evaluate, held_out, label, vote_of
+from tests.synthetic_run import CONFIG, add_solver, create, evaluate, held_out, label, vote_of
 
 
 @pytest.mark.parametrize(
@@ -27,8 +25,7 @@ def test_the_headline_matches_the_figures(sqlite: Store, correct: int, greedy: i
     with sqlite.write() as session:
         create(session, "run")
         evaluate(session, "run", 0, held_out([2] * 20, [0] * 20, [0] * 20), took=1)
-        solver = Checkpoint("run/solver/1", "run", "solver", 1, 20, "/models", "sha", "run/base/0")
-        queries.checkpoints.add_checkpoint(session, solver, {})
+        add_solver(session, "run", 1)
         evaluate(session, "run", 1, held_out([correct] * 20, [greedy] * 20, [0] * 20), took=1)
     measures = measure(sqlite, "run")
     assert expected in headline(measures).replace("\N{NO-BREAK SPACE}", " ")
@@ -36,25 +33,22 @@ def test_the_headline_matches_the_figures(sqlite: Store, correct: int, greedy: i
 
 
 @pytest.mark.parametrize(
-    ("base", "first", "last", "expected"),
+    ("base", "trained", "expected"),
     [
-        ([1] * 20, [7] * 20, [4] * 20, "Some of it was lost again: since iteration 1"),
-        ([1] * 20, [7] * 20, [7] * 19 + [6], "It held, as far as can be told: since iteration 1"),
-        ([4] * 20, [5] + [4] * 19, [2] * 20, "Since iteration 1"),  # not above the base model, so nothing to lose
+        ([1] * 20, ([7] * 20, [4] * 20), "Some of it was lost again: since iteration 1"),
+        ([1] * 20, ([7] * 20, [7] * 19 + [6]), "It held, as far as can be told: since iteration 1"),
+        # Not above the base model, so nothing to lose.
+        ([4] * 20, ([5] + [4] * 19, [2] * 20), "Since iteration 1"),
+        # Five of twenty questions have one right sample less. Chance does that in one of 32 cases, which is below 0.05
+        # but not below half of it; and the best is one of three iterations.
+        ([1] * 20, ([7] * 20, [6] * 20, [7] * 15 + [6] * 5), "It held, as far as can be told: since iteration 1"),
     ],
 )
 def test_a_fall_since_the_best_iteration_is_a_loss_only_if_the_best_had_gained(
-    sqlite: Store, base: list[int], first: list[int], last: list[int], expected: str
+    sqlite: Store, base: list[int], trained: tuple[list[int], ...], expected: str
 ) -> None:
-    assert _since_best(sqlite, base, first, last).startswith(expected)
+    assert _since_best(sqlite, base, *trained).startswith(expected)
     assert figures(sqlite, "run")["best_iteration"] == int(expected[-1])
-
-
-def test_the_more_iterations_may_be_the_best_by_chance_the_larger_a_loss_must_be(sqlite: Store) -> None:
-    """Five of twenty questions have one right sample less. Chance does that in one of 32 cases, which is below 0.05 but
-    not below half of it; and the best is one of three iterations."""
-    sentence = _since_best(sqlite, [1] * 20, [7] * 20, [6] * 20, [7] * 15 + [6] * 5)
-    assert sentence.startswith("It held, as far as can be told: since iteration 1")
 
 
 def _since_best(sqlite: Store, base: list[int], *trained: list[int]) -> str:
@@ -63,8 +57,7 @@ def _since_best(sqlite: Store, base: list[int], *trained: list[int]) -> str:
         create(session, "run")
         evaluate(session, "run", 0, held_out(base, [1] * 20, [0] * 20), took=1)
         for t, correct in enumerate(trained, 1):
-            solver = Checkpoint(f"run/solver/{t}", "run", "solver", t, 20, "/models", "sha", "run/base/0")
-            queries.checkpoints.add_checkpoint(session, solver, {})
+            add_solver(session, "run", t)
             evaluate(session, "run", t, held_out(correct, [1] * 20, [1] * 20), took=1)
     [sentence] = [sentence for sentence in details(measure(sqlite, "run")) if "the best by pass@1" in sentence]
     return sentence

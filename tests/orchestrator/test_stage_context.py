@@ -21,7 +21,7 @@ from orchestrator.stages.train_solver import solver_job
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications
-from tests.synthetic_run import context_of, create, evaluate, finish
+from tests.synthetic_run import context_of, create, evaluate, finish, stored
 
 TRAININGS: list[tuple[Role, int]] = [("challenger", 1), ("solver", 1), ("challenger", 2), ("solver", 2)]
 
@@ -57,9 +57,7 @@ def test_the_model_that_wrote_the_questions_answers_them_in_the_same_application
     with fake_applications(replies) as (services, requests):
         context = context_of(sqlite, "s", 1, home=tmp_path, services=services)
         for stage in (generate_questions, label_questions):
-            last_write = stage(context)
-            with sqlite.write() as session:
-                last_write(session)
+            stored(context, stage)
         serve = httpx.get(f"{services.dashboard_url}/api/serve/applications/").json()
     assert [(body["model"], body["policy_version"]) for body in requests] == [("solver", "s/challenger/1")] * 2
     assert serve["applications"].keys() == {"solver"}
@@ -83,8 +81,7 @@ def test_a_roll_back_takes_the_model_as_the_earlier_iteration_left_it(sqlite: St
             evaluate(session, "s", t, [Evaluated(f"i{i}", None, 8, 8 * (i < 5 + t), False, False) for i in range(9)], 1)
         metrics = {"same_label_share": 0.9, "step": 1.0}
         queries.figures.add_train_metrics(session, run="s", iteration=2, role="solver", step=1, metrics=metrics)
-    with sqlite.write() as session:
-        result = check_health(context_of(sqlite, "s", 2))(session)
+    result = stored(context_of(sqlite, "s", 2), check_health)
     assert (result["action"], result["back_to"]) == ("roll_back", {"challenger": "s/solver/1", "solver": "s/solver/1"})
     with sqlite.write() as session:
         finish(session, "s", 2, "check_health", result, 1)
