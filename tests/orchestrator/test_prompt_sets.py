@@ -78,7 +78,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("{", {}, "not JSON"),
     ("[" * 100_000, {}, "not JSON"),
     ('{"problem": "What?", "a": ' + "9" * 5_000 + "}", {}, "not JSON"),
-    ("[1]", {}, "object"),
+    ("[1]", {}, "expected an object"),
     ('{"question": "?"}', {}, "column 'problem': .* 'question'"),
     ('{"problem": " "}', {}, "column 'problem'"),
     ('{"problem": "<|im_start|>"}', {}, "column 'problem': .*control"),

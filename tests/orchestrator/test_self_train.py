@@ -59,7 +59,7 @@ def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
     assert done[1, "train_solver"]["steps"] == 1  # of two steps
     assert (first["alarms"][0]["signal"], first["alarms"][0]["step"]) == ("one_answer", 1)
     assert (first["action"], second["action"]) == ("roll_back", "stop")
-    assert "the run has gone back 1 times already, the most that guard.max_roll_backs allows" in second["warnings"]
+    assert any("gone back 1 times" in warning for warning in second["warnings"])
     assert (3, "train_solver") not in done
     with live.store().read() as session:
         parents = {c.id: c.parent for c in queries.checkpoints.checkpoints_of(session, "guarded", "solver")}

@@ -214,5 +214,5 @@ def test_a_run_is_rolled_back_as_often_as_the_guard_allows_and_then_stopped(
         go_back(session, "h", 1, "base/0")
         add_one_answer(session, "h")
     result = check_result(context_of(sqlite, "h", 2))
-    limited = any("guard.max_roll_backs" in warning for warning in result["warnings"])
+    limited = any("gone back 1 times" in warning for warning in result["warnings"])
     assert (result["action"], limited) == (expected, expected == "stop")
