@@ -64,6 +64,13 @@ def _claim(store: Store, name: str, lease_seconds: float = 600) -> None:
         queries.ledger.claim_stage(session, run="r", iteration=1, stage=STAGE, owner=name, lease_seconds=lease_seconds)
 
 
+def _lose(store: Store) -> None:
+    """Another process takes the stage over, as after a suspension that was longer than the lease."""
+    with store.write() as session:
+        queries.ledger.release_leases(session, run="r", owner=owner())
+    _claim(store, "elsewhere:1:1")
+
+
 def _holder(store: Store) -> str | None:
     holder = other_holder(store, "r")
     return holder and holder.owner
@@ -146,12 +153,10 @@ def test_an_owner_on_another_host_keeps_its_stage_while_the_lease_lasts(store: S
 
 
 def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
-    """Another process has taken the stage over: the transaction of the last write and the mark is rolled back."""
+    """The transaction of the last write and the mark is rolled back."""
 
     def slow() -> LastWrite:
-        with store.write() as session:
-            queries.ledger.release_leases(session, run="r", owner=owner())
-        _claim(store, "elsewhere:1:1")
+        _lose(store)
         return _write_of("too late")
 
     with pytest.raises(LeaseLost):
@@ -161,15 +166,12 @@ def test_a_process_that_lost_its_stage_writes_nothing(store: Store) -> None:
 
 
 def test_a_batch_of_a_process_that_lost_its_stage_is_not_written(store: Store, tmp_path: Path) -> None:
-    """As after a suspension that was longer than the lease."""
     context = replace(context_of(store, "r", 1, home=tmp_path), stage=STAGE)
 
     def suspended() -> LastWrite:
         with context.write() as session:
             _write_of("first")(session)
-        with store.write() as session:
-            queries.ledger.release_leases(session, run="r", owner=owner())
-        _claim(store, "elsewhere:1:1")
+        _lose(store)
         with context.write() as session:
             _write_of("too late")(session)
         raise AssertionError("it was written")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +116,6 @@ def test_an_interrupted_recheck_goes_on_after_its_last_batch(store: Store) -> No
         assert ask(store, key, settings(service, batch=2))["asked"] == 4
         assert len(requests) == 4 + 2 * SENTINELS
     assert values(stored_rechecks(store, key)[0].judge_alone) == (pytest.approx(1 / 3), 2 / 3)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [lambda _: "Yes", lambda _: "No", lambda message: f"{comparing_reply(message)}, because"],
-    ids=["yes to everything", "no to everything", "talk"],
-)
-def test_nothing_is_stored_of_a_judge_that_fails_the_sentinels(sqlite: Store, reply: Callable[[str], str]) -> None:
-    key = store_answers(sqlite, *ANSWERS)
-    with fake_service(judge_with(reply)) as (service, _), pytest.raises(JudgeError, match="sentinel accuracy"):
-        ask(sqlite, key, settings(service))
-    assert stored_rechecks(sqlite, key) == []
 
 
 def test_evaluations_that_cannot_be_rechecked_are_refused(sqlite: Store) -> None:

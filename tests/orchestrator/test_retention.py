@@ -77,6 +77,12 @@ def folders(home: Home) -> set[str]:
     return {path.relative_to(home.checkpoints / "r").as_posix() for path in (home.checkpoints / "r").glob("*/*")}
 
 
+def thinned(store: Store, home: Home) -> set[str]:
+    """The folders that stay when only the best and the last iteration are kept."""
+    remove_unkept(home, store, "r", BEST_AND_LAST)
+    return folders(home)
+
+
 def of(*iterations: int, roles: tuple[str, ...] = ("challenger", "solver")) -> set[str]:
     return {"base/0", *(f"{role}/{t}" for t in iterations for role in roles)}
 
@@ -118,31 +124,26 @@ def test_every_role_of_a_run_stays_with_its_iteration(
     sqlite: Store, home: Home, settings: dict[str, Any], rights: tuple[int, ...], kept: set[str]
 ) -> None:
     add_iterations(sqlite, home, *rights, config=parse_config(settings, "test"))
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == kept
+    assert thinned(sqlite, home) == kept
 
 
 def test_after_a_roll_back_what_the_run_continues_from_stays(sqlite: Store, home: Home) -> None:
     """Iteration 3 is the best of all but was discarded, and iteration 2 is where the run went back to."""
     for t, right in enumerate((1, 3, 6, 9)):
         add_iteration(sqlite, home, t, right, back_to("solver/2", "challenger/2") if t == 3 else None)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(2, 3)  # a person may yet stop the run with iteration 3
+    assert thinned(sqlite, home) == of(2, 3)  # a person may yet stop the run with iteration 3
     add_iteration(sqlite, home, 4, 4)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(2, 3, 4)
+    assert thinned(sqlite, home) == of(2, 3, 4)
 
 
 def test_an_iteration_that_waits_for_a_person_can_still_be_rolled_back(sqlite: Store, home: Home) -> None:
     """Iteration 3 is the best of all, but a person may decide to go back to iteration 1."""
     for t, right in enumerate((1, 4, 3, 9)):
         add_iteration(sqlite, home, t, right, {"action": "pause"} if t == 3 else None)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 2, 3)
+    assert thinned(sqlite, home) == of(1, 2, 3)
     with sqlite.write() as session:
         finish(session, "r", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(3)
+    assert thinned(sqlite, home) == of(3)
 
 
 def test_the_best_by_early_stopping_stays_and_the_best_by_the_evaluation(sqlite: Store, home: Home) -> None:
@@ -154,27 +155,23 @@ def test_the_best_by_early_stopping_stays_and_the_best_by_the_evaluation(sqlite:
             add_evaluations(session, checkpoint=f"r/{'solver' if t else 'base'}/{t}", benchmark="other", items=items)
     with sqlite.write() as session:
         finish(session, "r", 2, "ask_a_person", back_to("base/0", "base/0"), 1)  # so it is not to be gone back to
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 2, 3, 5)
+    assert thinned(sqlite, home) == of(1, 2, 3, 5)
 
 
 def test_an_iteration_at_work_keeps_what_it_started_from_and_what_it_has_made(sqlite: Store, home: Home) -> None:
     add_iterations(sqlite, home, 1, 6, 3, 2)
     publish_checkpoint(home, sqlite, "r", "challenger", 4)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == {*of(1, 3), "challenger/4"}
+    assert thinned(sqlite, home) == {*of(1, 3), "challenger/4"}
 
 
 def test_what_an_unfinished_evaluation_asks_stays(sqlite: Store, home: Home) -> None:
     add_iterations(sqlite, home, 1, 3, 4, 5)
     with sqlite.write() as session:
         key = begin_evaluation(session)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == {*of(3), "solver/1"}
+    assert thinned(sqlite, home) == {*of(3), "solver/1"}
     with sqlite.write() as session:
         queries.evaluations.finish_evaluation(session, key)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(3)
+    assert thinned(sqlite, home) == of(3)
 
 
 def test_an_evaluation_that_begins_while_files_are_about_to_be_removed_keeps_its_own(

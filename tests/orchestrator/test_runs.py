@@ -1,19 +1,23 @@
-"""Runs are made completely or not at all, and can be continued."""
+"""Runs are made completely or not at all, and can be continued; the REST API's process checks what it can before."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.settings.parsing import parse_config, read_preset
+from core.processes import identity as processes
+from core.settings.config import RunConfig
+from core.settings.parsing import load_config, parse_config, read_preset
 from core.settings.provenance import settings_of
 from orchestrator import runs
+from orchestrator.check.refusals import UnreadyError, refuse_as_the_api_can, refuse_unready
 from orchestrator.check.start import RunError, check_startable
-from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home
+from orchestrator.installation.home import MICRO_MODEL, PRESETS, Home, Services
 from orchestrator.plan import plan
 from orchestrator.question_sets.benchmarks import load_benchmark
 from orchestrator.runs import check_start, clear, ended_as, prepare, set_status
@@ -230,3 +234,39 @@ def test_an_untrained_challenger_s_stage_does_not_wait_for_other_trainings(home:
         last_write = train_challenger(context_of(store, "a", 1, home=home.path))
     with store.write() as session:
         assert last_write(session) == {"checkpoint": "a/base/0", "trained": False}
+
+
+def demo_with(**overrides: object) -> RunConfig:
+    return load_config(PRESETS / "demo.toml", overrides)
+
+
+def test_an_api_on_the_runner_s_machine_checks_files_too(home: Home) -> None:
+    """The same `coevo up` started both, so the API finds its own process in services.json."""
+    me = os.getpid()
+    home.save_services(Services("", "", "", "", "", {me: ("api", processes.started(me))}))
+    refuse_as_the_api_can(demo_with(), new=True)
+    with pytest.raises(UnreadyError, match=r"evaluation\.benchmark: "):
+        refuse_as_the_api_can(demo_with(**{"evaluation.benchmark": "none.jsonl"}), new=True)
+
+
+def test_a_benchmark_of_a_suite_that_cannot_be_had_is_named_before_a_run_starts(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The presets name benchmarks whose questions coevo does not ship."""
+    evaluation = load_config(PRESETS / "rzero.toml").evaluation
+    folder = home.path / "benchmarks"
+    folder.mkdir()
+    (folder / "math500.jsonl").write_text('{"problem": "1 + 1?", "answer": 2}')
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    config = demo_with(**{"evaluation.benchmark": evaluation.benchmark, "evaluation.suite": evaluation.suite})
+    with pytest.raises(UnreadyError, match=rf"evaluation\.suite: benchmark amc23.* {folder}/amc23"):
+        refuse_unready(config, new=True)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_an_api_on_another_machine_checks_settings_only(home: Home, up: bool) -> None:
+    if up:  # another process started the services, not the one that started this API
+        home.save_services(Services("", "", "", "", "", {2**22 + 1: ("api", 1.0)}))
+    refuse_as_the_api_can(demo_with(**{"evaluation.benchmark": "none.jsonl", "base_model": "none"}), new=True)
+    with pytest.raises(UnreadyError, match=r"EasyR1 divides .* evenly"):
+        refuse_as_the_api_can(demo_with(**{"trainer.type": "easyr1", "trainer.gpus_per_node": 7}), new=True)
