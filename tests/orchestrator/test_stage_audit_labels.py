@@ -160,25 +160,18 @@ def test_a_judge_grades_kept_questions_only_until_a_sample_of_all_is_added(run: 
     assert slices() == {"kept": len(kept), "all": len(rows)}
 
 
-def test_a_larger_sample_asks_about_the_added_questions_only(run: Store) -> None:
+def test_a_larger_sample_asks_about_the_added_questions_only_and_another_judge_about_its_own(run: Store) -> None:
     with fake_service(judge_with(correct_reply)) as (service, requests):
         run_audit(run, judge_audit(service, sample=20))
         small, _ = stored_audit(run)
         before = len(requests)
         assert run_audit(run, judge_audit(service, sample=40))["asked"] == 20
+        assert len(requests) - before == 20 + 2 * SENTINELS
+        other = run_audit(run, judge_audit(service, None, name=None, batch=128))  # without a sample all are asked
     larger, labels = stored_audit(run)
-    assert larger[:20] == small
-    assert len(labels) == 40
-    assert len(requests) - before == 20 + 2 * SENTINELS
-
-
-def test_two_judges_have_separate_labels_and_without_a_sample_all_questions_are_asked(run: Store) -> None:
-    with fake_service(judge_with(correct_reply)) as (service, _):
-        run_audit(run, judge_audit(service, sample=16))
-        result = run_audit(run, judge_audit(service, None, name=None, batch=128))
-    assert len(stored_audit(run)[1]) == 16
-    assert result["oracle"] == "judge"
-    assert len(stored_audit(run, "judge")[1]) == result["audited"] == result["population"] > 250
+    assert (larger[:20], len(labels)) == (small, 40)
+    assert other["oracle"] == "judge"
+    assert len(stored_audit(run, "judge")[1]) == other["audited"] == other["population"] > 250
 
 
 def test_questions_that_came_with_answers_can_be_judged_by_the_paper_s_prompt(store: Store) -> None:
