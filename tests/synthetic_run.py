@@ -206,7 +206,7 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
         queries.figures.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
 
 
-def stored(context: Context, stage: Callable[[Context], LastWrite]) -> dict[str, Any]:
+def stored(context: Context, stage: Callable[[Any], LastWrite]) -> dict[str, Any]:
     """Run a stage to its end, as the ledger does; returns its result."""
     last_write = stage(context)
     with context.store.write() as session:

@@ -22,7 +22,6 @@ from orchestrator import runs
 from orchestrator.ledger import (
     LastWrite,
     Result,
-    is_alive,
     other_holder,
     outlived,
     owner,
@@ -317,10 +316,3 @@ def test_a_process_that_cannot_be_seen_lives_if_it_renews_its_lease(
 
     monkeypatch.setattr("orchestrator.ledger.time.sleep", renew_or_expire)
     assert outlived(store, "r", unseen) is not lives
-
-
-def test_an_owner_is_alive_while_its_process_runs_and_on_another_host_counts_as_alive() -> None:
-    space, pid, since = owner().rsplit(":", 2)
-    assert is_alive(owner())
-    assert not is_alive(f"{space}:{pid}:{float(since) - 1:.0f}")
-    assert is_alive(f"another-{space}:{pid}:1")

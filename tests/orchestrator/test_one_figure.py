@@ -110,7 +110,7 @@ def figures_of_metrics(
 ) -> dict[tuple[str, str], Figure]:
     """The label accuracies of the metrics for Prometheus, which Grafana shows."""
     prefix = f"coevo_{name}_"
-    values = {
+    values: dict[tuple[str, str, str], Any] = {
         (sample.name.removeprefix(prefix), sample.labels["oracle"], sample.labels["slice"]): sample.value
         for family in text_string_to_metric_families(api.get("/metrics").text)
         for sample in family.samples
