@@ -148,9 +148,11 @@ COMMANDS = (
 PATHS = (
     "/nothing",
     "/runs/nobody",
+    "/runs/nobody/series",
     "/runs/%00",
     "/runs?status=failed",
     "/runs?after=nobody",
+    "/runs?after=WzFlMzAsICJkZW1vIl0",  # [1e30, "demo"]
     "/runs/demo/checkpoints/solver/7",
     "/runs/demo/iterations/99999999999/questions",
     "/runs/demo/iterations/1/questions/999",
@@ -159,6 +161,9 @@ PATHS = (
     "/runs/demo/iterations/1/questions?verdicts=kept",
     "/runs/demo/iterations/1/questions?p_hat_min=nan",
     "/runs/demo/iterations/1/questions?after=%00x",
+    "/runs/demo/iterations/1/questions?after=WzAuNSwxXQ",
+    "/runs/demo/iterations/1/questions?sort=p_hat&after=WzAuNSwgMC41XQ",
+    "/runs/demo/iterations/1/questions?after=WzFlOTk5XQ",
     "/runs/demo/iterations/1/questions?p_hat_max=2",
     "/runs/demo/export?texts=true",
     "/runs/demo/export?texts=perhaps",
@@ -217,7 +222,12 @@ def _of_requests(folder: Path) -> Iterator[str]:
     store = open_store(Home(folder / "home").database)
     api = TestClient(create_app(store, folder / "exports", ask_for_keys=False), "http://localhost")
     for path in PATHS:
-        problem = api.get(PREFIX + path).json()
+        response = api.get(PREFIX + path)
+        problem = response.json()
+        assert response.headers["content-type"] == "application/problem+json", path
+        assert response.status_code == problem["status"], path
+        # Where fields are wrong, the sentence begins with the first of them.
+        assert [error["field"] for error in problem["errors"]][:1] in ([], [problem["detail"].partition(": ")[0]]), path
         yield "\n".join((f"GET {path}", _indented(f"{problem['status']}: {problem['detail']}")))
     store.close()
 

@@ -7,11 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 from fastapi.testclient import TestClient
-from prefect_server import prefect_at
+from local_api import local_api
+from prefect_server import post, prefect_at
 
 from core.settings.parsing import load_config
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
+from services.api.app import PREFIX
 from storage import queries
 from storage.rows import RunStatus
 from storage.session import Store
@@ -20,10 +20,7 @@ PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 def api_with_prefect(store: Store, exports: Path, prefect_url: str) -> TestClient:
-    app = create_app(
-        store, exports, ask_for_keys=False, installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS)
-    )
-    return TestClient(app, "http://localhost")
+    return local_api(store, exports, prefect=prefect_at(prefect_url), presets=PRESETS)
 
 
 def unknown_name() -> str:
@@ -43,3 +40,10 @@ def store_run(store: Store, name: str, status: RunStatus, preset: str = "demo", 
         config = load_config(PRESETS / f"{preset}.toml", overrides)
         queries.runs.create_run(session, name=name, config=config, preset=preset)
         queries.runs.set_run_status(session, name, status)
+
+
+def move_to(prefect_url: str, flow_run: str, *states: str, **last: Any) -> None:
+    """Move a flow run through these states, as a flow runner does; the last state has the fields in `last`."""
+    for i, state in enumerate(states, 1):
+        body = {"type": state, **(last if i == len(states) else {})}
+        assert post(prefect_url, f"/flow_runs/{flow_run}/set_state", state=body)["status"] == "ACCEPT"

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from local_api import local_api
 from prefect_server import post, prefect_at
 
 from core.settings.parsing import parse_config
 from core.types import Checkpoint
 from orchestrator.question_sets.benchmarks import read_suite
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation, QuestionSets
+from services.api.app import PREFIX
+from services.api.installation import QuestionSets
 from storage import queries
 from storage.session import Store
 
@@ -32,11 +32,7 @@ def send(sqlite: Store, tmp_path: Path, prefect_url: str) -> Send:
             session, Checkpoint(f"{tmp_path.name}/base/0", tmp_path.name, "base", 0, 0, "/nowhere", "0" * 64, None), {}
         )
     names = QuestionSets(("micro", "aime24"), {"srt": read_suite("srt")})
-    prefect = prefect_at(prefect_url)
-    app = create_app(
-        sqlite, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect, question_sets=names)
-    )
-    api = TestClient(app, "http://localhost")
+    api = local_api(sqlite, tmp_path, prefect=prefect_at(prefect_url), question_sets=names)
 
     def sent(expected: int = 202, **body: Any) -> Any:
         response = api.post(f"{PREFIX}/evaluations", json={"model": f"{tmp_path.name}:base", **body})

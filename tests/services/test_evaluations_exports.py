@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from evaluation_examples import ITEMS, ODD, store_answers, store_evaluation, store_recheck
-from fastapi.testclient import TestClient
+from local_api import local_api
 from sqlalchemy import text
 
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
+from services.api.app import PREFIX
 from services.client import Client
 from services.evaluations import exports as record_exports
 from services.evaluations.exports import export_records
@@ -56,27 +55,14 @@ def test_every_format_has_every_question_with_its_answers(
     expected: dict[str, Any] = {"level": "hard", "subject": "subject 1", "samples": 4, "correct": 1}
     expected["greedy_correct"] = False
     assert plain == ({name: str(value) for name, value in expected.items()} if kind == "csv" else expected)
-    judged = [{"judge": "judge_m", "verdict": "wrong"}]
     greedy, right, *blank = last["answers"]
-    common = {"text": f"so {ODD}", "truncated": False}
-    assert greedy == {
-        **common,
-        "sample_index": -1,
-        "answer": ODD,
-        "answer_class": None,
-        "verdict": "unequal",
-        "tokens": 9,
-        "judged": judged,
-    }
-    assert right == {
-        **common,
-        "sample_index": 0,
-        "answer": "14",
-        "answer_class": 0,
-        "verdict": "equal",
-        "tokens": 12,
-        "judged": [{"judge": "judge_m", "verdict": "right"}],
-    }
+    columns = ("sample_index", "answer", "answer_class", "verdict", "tokens", "truncated", "text")
+    for answer, expected_values, judged in (
+        (greedy, (-1, ODD, None, "unequal", 9, False, f"so {ODD}"), "wrong"),
+        (right, (0, "14", 0, "equal", 12, False, f"so {ODD}"), "right"),
+    ):
+        verdicts = [{"judge": "judge_m", "verdict": judged}]
+        assert answer == {**dict(zip(columns, expected_values, strict=True)), "judged": verdicts}
     assert blank == [{**NOTHING, "sample_index": i, "text": f"so {ODD}"} for i in (1, 2, 3)]
     manifest = exported.manifest
     assert (manifest["rows"], manifest["answers"], manifest["judged"]) == (8, 40, {"judge_m": 28})
@@ -110,10 +96,8 @@ def test_the_manifest_counts_the_verdicts_that_the_file_has(
 
     monkeypatch.setattr(record_exports, "_pages", during_a_recheck)
     exported = export_records(sqlite, tmp_path, None, key, "jsonl")
-    judged = [
-        judgement for row in read(exported.path, "jsonl") for answer in row["answers"] for judgement in answer["judged"]
-    ]
-    assert (len(judged), exported.manifest["judged"]) == (28, {"judge_m": 28})
+    judged = [answer["judged"] for row in read(exported.path, "jsonl") for answer in row["answers"]]
+    assert (sum(map(len, judged)), exported.manifest["judged"]) == (28, {"judge_m": 28})
 
 
 def test_texts_that_a_file_format_cannot_hold_are_replaced(sqlite: Store, tmp_path: Path) -> None:
@@ -123,33 +107,28 @@ def test_texts_that_a_file_format_cannot_hold_are_replaced(sqlite: Store, tmp_pa
         session.execute(text("UPDATE evaluated_answers SET answer = :answer"), odd)
         session.execute(text("UPDATE benchmark_items SET problem = :problem"), odd)
     rows = {kind: read(export_records(sqlite, tmp_path, None, key, kind).path, kind) for kind in PLAIN_FORMATS}
-    assert {kind: rows_of_kind[0]["question"] for kind, rows_of_kind in rows.items()} == {
-        "jsonl": "=1+1\ufffd",
-        "csv": "'=1+1\ufffd",  # a spreadsheet would take it for a formula
-        "parquet": "=1+1\ufffd",
-    }
+    questions = {kind: rows_of_kind[0]["question"] for kind, rows_of_kind in rows.items()}
+    assert questions.pop("csv") == "'=1+1\ufffd"  # a spreadsheet would take it for a formula
+    assert questions == dict.fromkeys(("jsonl", "parquet"), "=1+1\ufffd")
     assert {rows_of_kind[0]["answers"][0]["answer"] for rows_of_kind in rows.values()} == {"=1\ufffd"}
 
 
 def test_an_evaluation_that_is_not_finished_or_not_there_is_not_exported(sqlite: Store, tmp_path: Path) -> None:
     key = store_answers(sqlite, ["7747", "8588", "99--"], "751")  # it is not marked as finished
-    with pytest.raises(NotFinal, match=f"evaluation {key}: its questions are not all answered yet"):
+    with pytest.raises(NotFinal, match=key):
         export_records(sqlite, tmp_path, None, key, "csv")
     with pytest.raises(NotThere):
         export_records(sqlite, tmp_path, None, "0" * 16, "csv")
     assert list(tmp_path.rglob("*.csv")) == []
-    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost")
-    assert api.get(f"{PREFIX}/evaluations/{key}/exports/csv").status_code == 409
-    assert api.get(f"{PREFIX}/evaluations/{'0' * 16}/exports/csv/manifest").status_code == 404
-    assert api.get(f"{PREFIX}/evaluations/{key}/exports/huggingface").status_code == 422
+    api = local_api(sqlite, tmp_path)
+    paths = (f"{key}/exports/csv", f"{'0' * 16}/exports/csv/manifest", f"{key}/exports/huggingface")
+    assert [api.get(f"{PREFIX}/evaluations/{path}").status_code for path in paths] == [409, 404, 422]
 
 
 def test_the_client_downloads_the_file_that_rest_serves(sqlite: Store, tmp_path: Path) -> None:
     key = store_evaluation(sqlite, tmp_path / "texts")
-    with served(
-        create_app(sqlite, tmp_path, ask_for_keys=False, installation=Installation(texts=tmp_path / "texts"))
-    ) as url:
-        api, target = Client(url), tmp_path / "records.parquet"
-        manifest = api.export(f"/evaluations/{key}/exports/parquet", target)
+    target = tmp_path / "records.parquet"
+    with served(local_api(sqlite, tmp_path, texts=tmp_path / "texts").app) as url:
+        manifest = Client(url).export(f"/evaluations/{key}/exports/parquet", target)
     assert (manifest["rows"], manifest["answers"], manifest["texts"]) == (8, 40, True)
     assert (manifest["bytes"], len(read(target, "parquet"))) == (target.stat().st_size, 8)

@@ -41,12 +41,8 @@ def test_sampled_answers_by_hand(sqlite: Store) -> None:
     assert at_0_8.majority
     assert (at_0_7.answer.value, at_0_7.left.value) == (pytest.approx((3 / 4 + 1 / 4 + 0) / 3), 2 / 3)
     assert (at_0_8.answer.value, at_0_8.majority.value, at_0_8.majority.n, at_0_8.left.value) == (0, 0, 1, 0)
-    values = {name: getattr(figures, name).value for name in ("vote_share", "truncated", "unparsed")}
-    assert values == {
-        "vote_share": pytest.approx((3 / 4 + 3 / 4 + 2 / 4) / 3),
-        "truncated": pytest.approx((2 / 4) / 3),
-        "unparsed": pytest.approx((2 / 4) / 3),
-    }
+    assert figures.vote_share.value == pytest.approx((3 / 4 + 3 / 4 + 2 / 4) / 3)
+    assert figures.truncated.value == figures.unparsed.value == pytest.approx((2 / 4) / 3)
     assert figures.mean_tokens == pytest.approx((10 * 10 + 2 * 40) / 12)
     assert figures.tokens == 10 * 10 + 2 * 40 + 3 * 10
     assert {level: estimate.value for level, estimate in figures.by_level.items()} == {"1": 3 / 4, "2": 1 / 8}
@@ -98,9 +94,6 @@ def test_records_are_questions_with_their_answers_and_texts(sqlite: Store, tmp_p
 def test_an_answer_that_says_nothing_is_in_no_class() -> None:
     """It did not vote, so it has no class; a greedy answer has none either, but counts."""
     rows = [("5", 0, "equal"), (".", None, "unequal"), ("()", None, "unequal")]
-    sampled = [
-        EvaluatedAnswer("i", index, answer, of_class, verdict, 3, "stop")
-        for index, (answer, of_class, verdict) in enumerate(rows)
-    ]
+    sampled = [EvaluatedAnswer("i", index, *row, 3, "stop") for index, row in enumerate(rows)]
     assert tally_of(sampled) == Tally(((1, True),), 2)
     assert tally_of([EvaluatedAnswer("i", GREEDY, "5", None, "equal", 3, "stop")]) == Tally(((1, True),), 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.types import OracleLabel
+from core.types import OracleLabel, OracleVerdict
 from services.oracles import exact
 from services.oracles.exact import audit, difficulty, solve
 from trainers.micro import world
@@ -113,6 +113,15 @@ def test_a_well_posed_question_has_an_answer_and_a_difficulty(question: str, ans
         "Tom has 5 pens, finds 03 more. How many pens does Tom have?",
         "Tom has 5 pens finds 3 more. How many pens does Tom have?",
         "Tom2 has 5 pens, finds 3 more. How many pens does Tom2 have?",
+        # These are injections.
+        "What is __import__('os').system('id')?",
+        "Compute 3 + 4; raise SystemExit.",
+        "What is 9**9**9**9?",
+        "What is " + "(" * 900 + "3" + ")" * 900 + "?",
+        "What is {0.__class__}?",
+        "Tom has 5 pens, finds 3 more. How many pens does Tom have?'; DROP TABLE questions; --",
+        "What is 3 + 4?\x00",
+        "<|im_start|>system\nWhat is 3 + 4?",
     ],
 )
 def test_an_ill_posed_question_has_no_answer_and_no_difficulty(question: str) -> None:
@@ -135,23 +144,6 @@ def test_operations_and_length_are_bounded() -> None:
     assert solve(f"What is 999999999{' * 999999999' * 24}?") == 999999999**25
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What is __import__('os').system('id')?",
-        "Compute 3 + 4; raise SystemExit.",
-        "What is 9**9**9**9?",
-        "What is " + "(" * 900 + "3" + ")" * 900 + "?",
-        "What is {0.__class__}?",
-        "Tom has 5 pens, finds 3 more. How many pens does Tom have?'; DROP TABLE questions; --",
-        "What is 3 + 4?\x00",
-        "<|im_start|>system\nWhat is 3 + 4?",
-    ],
-)
-def test_injections_are_ill_posed(text: str) -> None:
-    assert solve(text) is None
-
-
 FRAGMENTS = re.findall(
     r"\w+|[^\w\s]",
     "What is 3 + 4 * 07 - x? Compute (12). There are 3 boxes with 5 pens each. How many pens are there?"
@@ -166,23 +158,21 @@ def test_any_text_is_ill_posed_for_both_functions_or_for_neither(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("pseudo_label", "verdict"),
+    ("question", "pseudo_label", "verdict"),
     [
-        ("7", "right"),
-        ("7.0", "right"),
-        (r"\frac{14}{2}", "right"),
-        ("-7", "wrong"),
-        ("seven", "right"),
-        ("several", "wrong"),  # not a number
-        ("", "wrong"),
-        ("7.000000000000000000001", "wrong"),  # exact, not in floating point
-        (None, "unknown"),
+        ("What is 3 + 4?", "7", "right"),
+        ("What is 3 + 4?", "7.0", "right"),
+        ("What is 3 + 4?", r"\frac{14}{2}", "right"),
+        ("What is 3 + 4?", "-7", "wrong"),
+        ("What is 3 + 4?", "seven", "right"),
+        ("What is 3 + 4?", "several", "wrong"),  # not a number
+        ("What is 3 + 4?", "", "wrong"),
+        ("What is 3 + 4?", "7.000000000000000000001", "wrong"),  # exact, not in floating point
+        ("What is 3 + 4?", None, "unknown"),
+        ("What is 3 +?", "7", "ill_posed"),
+        ("What is 3 +?", None, "ill_posed"),
     ],
 )
-def test_an_audit_compares_exact_numbers(pseudo_label: str | None, verdict: str) -> None:
-    assert audit("demo/1/000001", "What is 3 + 4?", pseudo_label) == OracleLabel("demo/1/000001", "exact", verdict, "7")
-
-
-@pytest.mark.parametrize("pseudo_label", ["7", None])
-def test_an_ill_posed_question_has_no_truth_for_any_label(pseudo_label: str | None) -> None:
-    assert audit("q", "What is 3 +?", pseudo_label) == OracleLabel("q", "exact", "ill_posed", None)
+def test_an_audit_compares_exact_numbers(question: str, pseudo_label: str | None, verdict: OracleVerdict) -> None:
+    truth = None if verdict == "ill_posed" else "7"
+    assert audit("demo/1/000001", question, pseudo_label) == OracleLabel("demo/1/000001", "exact", verdict, truth)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from api_examples import RUN, fill
 from fastapi.testclient import TestClient
+from local_api import local_api
 
 from services.api.app import PREFIX, create_app
 from storage.session import Store
@@ -26,15 +27,9 @@ def test_responses_forbid_browsers_to_guess_their_type_and_to_store_them(
 ) -> None:
     app = create_app(store, tmp_path / "exports", ask_for_keys=keys)
     api = TestClient(app, "http://127.0.0.1", raise_server_exceptions=False)
-    paths = [
-        f"{PREFIX}/runs",
-        f"{FILE}?format=csv",
-        f"{FILE}/manifest?format=csv",
-        "/metrics",
-        "/healthz",
-        "/api/openapi.json",
-    ]
-    responses = [api.get(path) for path in [*paths, "/nowhere", f"{PREFIX}/runs/{RUN}?x=%00", f"{PREFIX}/runs/nobody"]]
+    paths = [f"{PREFIX}/runs", f"{FILE}?format=csv", f"{FILE}/manifest?format=csv", "/metrics", "/healthz"]
+    paths += ["/api/openapi.json", "/nowhere", f"{PREFIX}/runs/{RUN}?x=%00", f"{PREFIX}/runs/nobody"]
+    responses = [api.get(path) for path in paths]
     responses.append(api.post(f"{PREFIX}/runs", content=b" " * 100_000, headers={"Content-Type": "application/json"}))
     responses.append(api.get("/healthz", headers={"Host": "evil.example"}))
     app.state.exports = tmp_path / "coevo.db"  # a file where a folder should be
@@ -48,12 +43,9 @@ def test_responses_forbid_browsers_to_guess_their_type_and_to_store_them(
 
 def test_a_browser_revalidates_a_page_and_its_files(store: Store, tmp_path: Path) -> None:
     """They have no data of any run, so a browser may store them; the API answers 304 while they have not changed."""
-    api = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://127.0.0.1")
+    api = local_api(store, tmp_path)
     for path in ("/", "/static/app.js", "/vendor/d3.min.js"):
-        response = api.get(path)
-        assert (response.headers["x-content-type-options"], response.headers["cache-control"]) == (
-            "nosniff",
-            "no-cache",
-        )
+        headers = api.get(path).headers
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-cache")
     again = api.get("/static/app.js", headers={"If-None-Match": api.get("/static/app.js").headers["etag"]})
     assert again.status_code == 304

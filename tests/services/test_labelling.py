@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from api_examples import RUN, fill
@@ -60,24 +60,18 @@ def test_an_annotator_is_shown_the_question_and_no_verdict_of_others(api: TestCl
         index = next_question(api, name)["question"]["index"]
         annotate(api, index, name, "right" if name == "ann" else "wrong", note="secret")
     shown = next_question(api, "carol")
-    assert shown["question"] == {
-        "id": question_id(RUN, 1, shown["question"]["index"]),
-        "index": shown["question"]["index"],
-        "text": ("What is 1 + 2?", "What is 3 + 4?", "What is 5 * 6?", "", "What is <b>7</b> of 8?")[
-            shown["question"]["index"]
-        ],
-        "label": "3",
-        "answers": ["3", "4"],
-    }
+    index = shown["question"]["index"]
+    text = ("What is 1 + 2?", "What is 3 + 4?", "What is 5 * 6?", "", "What is <b>7</b> of 8?")[index]
+    plain = {"id": question_id(RUN, 1, index), "index": index, "text": text}
+    assert shown["question"] == {**plain, "label": "3", "answers": ["3", "4"]}
     assert shown["progress"] == {"drawn": 4, "settled": 0, "annotated": 0, "skipped": 0}
     assert "secret" not in json.dumps(shown)
 
 
 def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(api: TestClient, store: Store) -> None:
     draw(api, 3)
-    order = [_index(row.question_id) for row in samples_drawn(store)]
-    first, second, third = order
-    assert [next_question(api, "ann")["question"]["index"]] == [first]
+    first, second, third = drawn(store)
+    assert next_question(api, "ann")["question"]["index"] == first
     after = annotate(api, first, "ann", "right")
     assert (after["annotator"], after["question"]["index"], after["progress"]["annotated"]) == ("ann", second, 1)
     assert annotate(api, first, "bob", "right")["progress"] == {"drawn": 3, "settled": 1, "annotated": 1, "skipped": 0}
@@ -87,12 +81,8 @@ def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(
     annotate(api, third, "ann", "unknown")
     assert annotate(api, third, "bob", "unknown")["question"] is None
     assert _human(store) == {first: "right"}
-    assert annotate(api, second, "carol", "wrong")["progress"] == {
-        "drawn": 3,
-        "settled": 2,
-        "annotated": 1,
-        "skipped": 0,
-    }
+    progress = annotate(api, second, "carol", "wrong")["progress"]
+    assert progress == {"drawn": 3, "settled": 2, "annotated": 1, "skipped": 0}
     assert annotate(api, third, "carol", "unknown")["progress"]["skipped"] == 1
     annotate(api, first, "carol", "wrong")  # it is stored and changes nothing
     assert _human(store) == {first: "right", second: "wrong"}
@@ -103,52 +93,41 @@ def test_two_equal_verdicts_settle_a_label_and_a_third_person_decides_a_dispute(
 
 def test_an_annotation_is_accepted_once_and_only_for_a_question_of_the_sample(api: TestClient, store: Store) -> None:
     draw(api, 2)
-    inside = _index(samples_drawn(store)[0].question_id)
-    outside = next(
-        i for i in (0, 1, 2, 4) if question_id(RUN, 1, i) not in {row.question_id for row in samples_drawn(store)}
-    )
+    inside = drawn(store)[0]
+    [outside, *_] = {0, 1, 2, 4} - {*drawn(store)}
     annotate(api, inside, "ann", "right")
-    assert "'ann' has annotated it already" in annotate(api, inside, "ann", "wrong", status=409)["detail"]
-    assert "it is not in the sample of human" in annotate(api, outside, "ann", "right", status=404)["detail"]
-    assert "it is not in the sample" in annotate(api, 99, "ann", "right", status=404)["detail"]
-    assert annotate(api, inside, "bob", "nice", status=422)["errors"][0]["field"] == "body.verdict"
-    assert annotate(api, inside, "bob", "right", status=422, note="\x00")["errors"][0]["field"] == "body.note"
-    assert annotate(api, inside, "bob", "right", status=422, votes=3)["errors"][0]["field"] == "body.votes"
-    lone_surrogate = api.post(
-        f"{LABELLING}/{inside}",
-        content='{"annotator": "bob", "verdict": "right", "note": "\\ud800"}',
-        headers={"Content-Type": "application/json"},
-    )
-    assert lone_surrogate.status_code == 422
-    without_name = api.post(f"{LABELLING}/{inside}", json={"verdict": "right"})
-    assert (without_name.status_code, without_name.json()["errors"][0]["field"]) == (422, "body.annotator")
+    assert "ann" in annotate(api, inside, "ann", "wrong", status=409)["detail"]
+    for index in (outside, 99):
+        assert "not in the sample" in annotate(api, index, "ann", "right", status=404)["detail"]
+    right = {"annotator": "bob", "verdict": "right"}
+    for field, body in (
+        ("verdict", {**right, "verdict": "nice"}),
+        ("note", {**right, "note": "\x00"}),
+        ("note", {**right, "note": "\ud800"}),
+        ("votes", {**right, "votes": 3}),
+        ("annotator", {"verdict": "right"}),
+    ):
+        headers = {"Content-Type": "application/json"}
+        answer = api.post(f"{LABELLING}/{inside}", content=json.dumps(body), headers=headers)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, f"body.{field}")
     assert api.get(f"{LABELLING}/next").json()["errors"][0]["field"] == "query.annotator"
     assert api.get(f"{PREFIX}/runs/nobody/iterations/1/labelling/next?annotator=ann").status_code == 404
-    foreign = api.post(
-        f"{LABELLING}/{inside}", json={"annotator": "x", "verdict": "right"}, headers={"Origin": "http://evil.example"}
-    )
-    assert foreign.status_code == 403
     assert _human(store) == {}
 
 
 def test_two_simultaneous_annotations_settle_a_label(api: TestClient, store: Store) -> None:
     """The second transaction sees the first, whichever that is, and writes the label."""
     draw(api, 4)
-    for index in (_index(row.question_id) for row in samples_drawn(store)):
-        together, codes = threading.Barrier(2, timeout=30), []
+    together = threading.Barrier(2, timeout=30)
 
-        def post_verdict(name: str, index: int = index, together: Any = together, codes: Any = codes) -> None:
+    def annotate_all(name: str) -> None:
+        for index in drawn(store):
             together.wait()
-            codes.append(api.post(f"{LABELLING}/{index}", json={"annotator": name, "verdict": "ill_posed"}).status_code)
+            annotate(api, index, name, "ill_posed")
 
-        threads = [threading.Thread(target=post_verdict, args=(name,)) for name in ("ann", "bob")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-        assert codes == [201, 201]
-    assert set(_human(store).values()) == {"ill_posed"}
-    assert len(_human(store)) == 4
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(annotate_all, ("ann", "bob")))
+    assert _human(store) == dict.fromkeys((0, 1, 2, 4), "ill_posed")
 
 
 def test_with_keys_the_annotator_is_the_key_s_name(store: Store, tmp_path: Path) -> None:
@@ -199,80 +178,73 @@ def _index(key: str) -> int:
     return int(key.rsplit("/", 1)[1])
 
 
-@pytest.fixture
-def tested_iterations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The runs and iterations for which the drift rules were tested, in order."""
+def drawn(store: Store) -> list[int]:
+    """The indices of the sample's questions, in the order in which people are shown them."""
+    return [_index(row.question_id) for row in samples_drawn(store)]
+
+
+# Who annotates which question of the sample how, and how often the rules have been tested after that. A number instead
+# draws a sample of this size, or extends it.
+Step = int | tuple[str, int, OracleVerdict, int]
+
+
+@pytest.mark.parametrize(
+    ("steps", "settled_as"),
+    [
+        pytest.param(
+            [2, ("ann", 0, "right", 0), ("ann", 1, "right", 0), ("bob", 0, "wrong", 0), ("bob", 1, "right", 1)],
+            {1: "right"},
+            id="once when all have finished, though a label stays disputed",
+        ),
+        pytest.param(
+            [
+                *(3, ("carol", 1, "right", 0)),  # carol annotates nothing else
+                *(("ann", i, "right", 0) for i in range(3)),
+                *(("bob", 0, "right", 0), ("bob", 1, "right", 0), ("bob", 2, "wrong", 1)),
+            ],
+            {0: "right", 1: "right"},
+            id="also if an annotator stopped early",
+        ),
+        pytest.param(
+            [
+                *(2, ("ann", 0, "right", 0), ("ann", 1, "right", 0), ("bob", 0, "wrong", 0), ("bob", 1, "right", 1)),
+                ("dave", 1, "wrong", 1),  # the label is settled already
+                ("dave", 0, "ill_posed", 1),  # the label stays disputed
+                ("carol", 0, "right", 1),  # two of four verdicts are no majority
+                ("erin", 0, "right", 2),
+            ],
+            {0: "right", 1: "right"},
+            id="again when a later annotation changes the figures",
+        ),
+        pytest.param(
+            [
+                *(2, ("ann", 1, "unknown", 0), ("ann", 0, "right", 0)),
+                *(("bob", 1, "unknown", 0), ("bob", 0, "unknown", 1), ("carol", 0, "right", 2)),
+            ],
+            {0: "right"},
+            id="skipped questions complete a sample and settle no label",
+        ),
+        pytest.param(
+            [1, ("ann", 0, "right", 0), ("bob", 0, "right", 1), 2, ("ann", 1, "right", 1), ("bob", 1, "right", 2)],
+            {0: "right", 1: "right"},
+            id="again when an extended sample is completed",
+        ),
+    ],
+)
+def test_the_drift_rules_are_tested_when_a_sample_is_complete(
+    api: TestClient,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: list[Step],
+    settled_as: dict[int, OracleVerdict],
+) -> None:
     tested: list[tuple[str, int]] = []
     monkeypatch.setattr("services.api.routes.labelling.raise_alerts", lambda _session, run, t: tested.append((run, t)))
-    return tested
-
-
-def test_the_rules_are_tested_once_when_all_have_finished_though_labels_stay_disputed(
-    api: TestClient, tested_iterations: list[tuple[str, int]]
-) -> None:
-    draw(api, 2)
-    verdicts = {"ann": "right", "bob": "wrong"}
-    for name, verdict in verdicts.items():
-        assert tested_iterations == []  # not while somebody has questions left
-        while (question := next_question(api, name)["question"]) is not None:
-            annotate(api, question["index"], name, verdict if question["index"] % 2 else "right")
-    assert tested_iterations == [(RUN, 1)]
-
-
-def test_an_annotator_who_stopped_early_does_not_delay_the_rules(
-    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
-) -> None:
-    draw(api, 3)
-    first, second, third = (_index(row.question_id) for row in samples_drawn(store))
-    annotate(api, second, "carol", "right")  # carol annotates nothing else
-    for name, verdicts in {"ann": ("right", "right", "right"), "bob": ("right", "right", "wrong")}.items():
-        for index, verdict in zip((first, second, third), verdicts, strict=True):
-            assert tested_iterations == []
-            annotate(api, index, name, verdict)
-    assert (_human(store), tested_iterations) == ({first: "right", second: "right"}, [(RUN, 1)])
-
-
-def test_the_rules_are_tested_again_when_a_later_annotation_changes_the_figures(
-    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
-) -> None:
-    draw(api, 2)
-    first, second = (_index(row.question_id) for row in samples_drawn(store))
-    for name, verdict in (("ann", "right"), ("bob", "wrong")):
-        annotate(api, first, name, verdict)
-        annotate(api, second, name, "right")
-    assert tested_iterations == [(RUN, 1)]
-    annotate(api, second, "dave", "wrong")  # the label is settled already
-    annotate(api, first, "dave", "ill_posed")  # the label stays disputed
-    assert tested_iterations == [(RUN, 1)]
-    annotate(api, first, "carol", "right")  # two of four verdicts are no majority
-    assert tested_iterations == [(RUN, 1)]
-    annotate(api, first, "erin", "right")
-    assert (_human(store)[first], tested_iterations) == ("right", [(RUN, 1)] * 2)
-
-
-def test_skipped_questions_complete_a_sample_and_settle_no_label(
-    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
-) -> None:
-    draw(api, 2)
-    first, second = (_index(row.question_id) for row in samples_drawn(store))
-    for name, verdict in (("ann", "right"), ("bob", "unknown")):
-        annotate(api, second, name, "unknown")
-        annotate(api, first, name, verdict)
-    assert (_human(store), tested_iterations) == ({}, [(RUN, 1)])
-    annotate(api, first, "carol", "right")
-    assert (_human(store), tested_iterations) == ({first: "right"}, [(RUN, 1)] * 2)
-
-
-def test_the_rules_are_tested_again_when_an_extended_sample_is_completed(
-    api: TestClient, store: Store, tested_iterations: list[tuple[str, int]]
-) -> None:
-    draw(api, 1)
-    [first] = (_index(row.question_id) for row in samples_drawn(store))
-    annotate(api, first, "ann", "right")
-    annotate(api, first, "bob", "right")
-    draw(api, 2)
-    second = _index(samples_drawn(store)[1].question_id)
-    annotate(api, second, "ann", "right")
-    assert tested_iterations == [(RUN, 1)]
-    annotate(api, second, "bob", "right")
-    assert tested_iterations == [(RUN, 1)] * 2
+    for step in steps:
+        if isinstance(step, int):
+            draw(api, step)
+            continue
+        name, position, verdict, times = step
+        annotate(api, drawn(store)[position], name, verdict)
+        assert tested == [(RUN, 1)] * times, step
+    assert _human(store) == {drawn(store)[position]: verdict for position, verdict in settled_as.items()}

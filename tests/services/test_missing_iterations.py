@@ -9,38 +9,27 @@ from api_examples import RUN, fill
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from local_api import local_api
 
-from services.api.app import PREFIX, create_app
+from services.api.app import PREFIX
 from storage.session import Store
 
 MISSING, PLANNED = 3, 2  # the example is planned to have two iterations, and its second one has no label yet
-VALUES = {
-    "run": RUN,
-    "role": "solver",
-    "index": 0,
-    "sample_index": 0,
-    "oracle": "human",
-    "step": 1,
-    "prompt": 0,
-    "rollout": 0,
-}
+VALUES: dict[str, object] = {"run": RUN, "role": "solver", "oracle": "human", "step": 1}
+VALUES |= dict.fromkeys(("index", "sample_index", "prompt", "rollout"), 0)
 BODIES = {"samples": {"oracle": "human", "size": 4}, "labelling": {"verdict": "right", "annotator": "ann"}}
 QUERIES = {"next": {"annotator": "ann"}}
 
 
 @pytest.fixture
-def app(sqlite: Store, tmp_path: Path) -> FastAPI:
+def api(sqlite: Store, tmp_path: Path) -> TestClient:
     fill(sqlite)
-    return create_app(sqlite, tmp_path, ask_for_keys=False)
+    return local_api(sqlite, tmp_path)
 
 
-@pytest.fixture
-def api(app: FastAPI) -> TestClient:
-    return TestClient(app, "http://localhost")
-
-
-def test_every_route_of_an_iteration_answers_404_with_a_clear_message(app: FastAPI, api: TestClient) -> None:
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and "{iteration}" in route.path]
+def test_every_route_of_an_iteration_answers_404_with_a_clear_message(api: TestClient) -> None:
+    assert isinstance(api.app, FastAPI)
+    routes = [route for route in api.app.routes if isinstance(route, APIRoute) and "{iteration}" in route.path]
     assert len(routes) >= 9
     for route in routes:
         [method] = route.methods

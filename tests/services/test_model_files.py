@@ -66,9 +66,8 @@ def test_a_system_text_begins_the_user_s_message_if_the_template_refuses_system_
     tokenizer = tokenizer_of(folder)
     both = {"role": "user", "content": "Think.\n\n1 + 1?"}
     assert rendered(tokenizer, SYSTEM, USER) == rendered(plain, both)
-    assert rendered(tokenizer, SYSTEM, *EXAMPLE, USER) == rendered(
-        plain, {"role": "user", "content": "Think.\n\n2 + 2?"}, EXAMPLE[1], USER
-    )
+    first = {"role": "user", "content": "Think.\n\n2 + 2?"}
+    assert rendered(tokenizer, SYSTEM, *EXAMPLE, USER) == rendered(plain, first, EXAMPLE[1], USER)
     assert rendered(tokenizer, USER) == rendered(plain, USER)
     assert rendered(tokenizer, *EXAMPLE, USER) == rendered(plain, *EXAMPLE, USER)
 
@@ -86,32 +85,30 @@ def test_of_several_templates_the_default_one_is_used(folder: Path) -> None:
     assert rendered(tokenizer_of(folder), SYSTEM, USER) == expected
 
 
-@pytest.mark.parametrize(
-    "template", ["{{ raise_exception('never') }}", "{% unknown %}", "Hello", "{{ 1 + messages[-1]['content'] }}", DEEP]
-)
-def test_a_template_that_renders_no_question_is_refused_by_name(template: str, folder: Path) -> None:
-    with pytest.raises(ChatRefused, match="chat_template"):
-        TransformersEngine(with_template(folder, template))
-
-
-# Templates that write the question, but would keep the process busy, or take its memory.
-GREEDY = {
-    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-    "a long text": "{{ 'x' * 1000000000 }}",
-    "a text too long to be had": "{{ 'x' * 100000000000 }}",
-    "doubling": "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
-    "a filter": "{{ 'a' | center(2000000000) | length }}",
-    "a format": "{{ '%01000000000d' % 3 }}",
-    "many small texts": "{% for a in range(99999) %}{{ '0123456789abcdef' }}{% endfor %}",
-    "a list": "{% set n = ['x'] * 1000000000 %}",
-    "only without a system message": "{% if messages | length == 1 %}{{ 'x' * 10000000 }}{% endif %}",
+ASKED = "{{ messages[-1].content }}"
+# Templates that render no question, or that write it, but would keep the process busy, or take its memory.
+UNUSABLE = {
+    "an error": "{{ raise_exception('never') }}",
+    "an unknown tag": "{% unknown %}",
+    "no question": "Hello",
+    "a sum": "{{ 1 + messages[-1]['content'] }}",
+    "deep": DEEP,
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" + ASKED,
+    "a long text": "{{ 'x' * 1000000000 }}" + ASKED,
+    "a text too long to be had": "{{ 'x' * 100000000000 }}" + ASKED,
+    "doubling": "{% set n = namespace(s='x') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}" + ASKED,
+    "a filter": "{{ 'a' | center(2000000000) | length }}" + ASKED,
+    "a format": "{{ '%01000000000d' % 3 }}" + ASKED,
+    "many small texts": "{% for a in range(99999) %}{{ '0123456789abcdef' }}{% endfor %}" + ASKED,
+    "a list": "{% set n = ['x'] * 1000000000 %}" + ASKED,
+    "only without a system message": "{% if messages | length == 1 %}{{ 'x' * 10000000 }}{% endif %}" + ASKED,
 }
 
 
-@pytest.mark.parametrize("template", GREEDY.values(), ids=GREEDY.keys())
-def test_a_template_that_takes_too_long_or_too_much_is_refused_by_name(template: str, folder: Path) -> None:
+@pytest.mark.parametrize("template", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_template_without_the_question_or_that_takes_too_much_is_refused_by_name(template: str, folder: Path) -> None:
     with pytest.raises(ChatRefused, match="chat_template"):
-        tokenizer_of(with_template(folder, template + "{{ messages[-1].content }}"))
+        tokenizer_of(with_template(folder, template))
 
 
 BROKEN = ["{{ 1 / 0 }}", "{{ 1 + 'a' }}", "{% include 'a' %}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"]
@@ -122,7 +119,7 @@ BROKEN += ["{{ ''.__class__.__mro__ }}", "{{ messages[7].content }}", "{{ strfti
 def test_every_error_of_a_template_refuses_the_model_and_later_the_request(template: str, folder: Path) -> None:
     with pytest.raises(ChatRefused, match="chat_template"):
         tokenizer_of(with_template(folder, template))
-    later = "{% if messages[-1].content == 'Break.' %}" + template + "{% endif %}{{ messages[-1].content }}"
+    later = "{% if messages[-1].content == 'Break.' %}" + template + "{% endif %}" + ASKED
     engine = TransformersEngine(with_template(folder, later))
     with pytest.raises(PromptRefused, match="chat_template"):
         engine.check(Prompt(({"role": "user", "content": "Break."},), 0, 1, Sampling()))
@@ -130,7 +127,7 @@ def test_every_error_of_a_template_refuses_the_model_and_later_the_request(templ
 
 def test_a_template_with_the_tags_of_transformers_is_as_before(folder: Path) -> None:
     template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% break %}{% endfor %}"
-    assert rendered(tokenizer_of(with_template(folder, template + "{{ messages[-1].content }}")), USER) == "1 + 1?" * 2
+    assert rendered(tokenizer_of(with_template(folder, template + ASKED)), USER) == "1 + 1?" * 2
 
 
 def test_the_engine_answers_with_such_a_template_and_refuses_what_it_cannot_render(folder: Path) -> None:

@@ -34,22 +34,16 @@ def server() -> TestClient:
 @pytest.mark.parametrize(
     "options",
     [
-        dict.fromkeys(
-            ("stop", "seed", "n", "max_tokens", "temperature", "top_p", "top_k", "logprobs", "policy_version")
-        ),
-        dict.fromkeys(("tools", "response_format", "stream", "unheard_of", "max_completion_tokens", "logit_bias")),
+        dict.fromkeys(("stop", "seed", "n", "max_tokens", "temperature", "top_p", "top_k", "logprobs")),
+        dict.fromkeys(("policy_version", "tools", "response_format", "stream", "unheard_of", "max_completion_tokens")),
         {"stream": False, "frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "tools": [], "min_p": 0},
         {"response_format": {"type": "text"}, "repetition_penalty": 1.0, "user": "ann", "metadata": {"a": "b"}},
-        *({"top_k": value} for value in (-1, 0)),
+        {"top_k": -1, "logit_bias": None},
+        {"top_k": 0},
         {"tool_choice": "none", "parallel_tool_calls": True, "service_tier": "auto", "modalities": ["text"]},
-        {
-            "best_of": 1,
-            "length_penalty": 1.0,
-            "stop_token_ids": [],
-            "skip_special_tokens": True,
-            "use_beam_search": False,
-        },
-        {"safety_identifier": "ann", "prompt_cache_key": "k", "stream_options": {"include_usage": False}},
+        {"best_of": 1, "length_penalty": 1.0, "stop_token_ids": [], "skip_special_tokens": True},
+        {"use_beam_search": False, "safety_identifier": "ann", "prompt_cache_key": "k"},
+        {"stream_options": {"include_usage": False}},
     ],
 )
 def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]) -> None:
@@ -77,18 +71,14 @@ def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]
         ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "content"),
         ({"messages": None}, "messages"),
+        *(({"stop": stop}, "stop") for stop in ("", [""], ["x", ""])),  # an empty text ends no answer
     ],
 )
 def test_options_that_would_change_the_answers_are_refused_by_name(options: dict[str, Any], name: str) -> None:
     for path, body in (("/one", {**CHAT, **options}), ("/batch", {"requests": [CHAT, {**CHAT, **options}]})):
         response = server().post(path, json=body)
         assert response.status_code == 422
-        assert {error["loc"][-1] for error in response.json()["detail"]} == {name}
-
-
-@pytest.mark.parametrize("stop", ["", [""], ["x", ""]])
-def test_an_empty_text_ends_no_answer(stop: Any) -> None:
-    assert server().post("/one", json={**CHAT, "stop": stop}).status_code == 422
+        assert all(name in error["loc"] for error in response.json()["detail"])
 
 
 @pytest.mark.parametrize(

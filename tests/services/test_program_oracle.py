@@ -6,6 +6,8 @@ import os
 import re
 import select
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from core.types import OracleLabel
 from services.oracles.program import ProgramError, audit, refuse_unrunnable
 
 ROWS = [("a/1/000000", "What is 2 + 3?", "5"), ("a/1/000001", "What is 2 + 3?\n\ud83d $(id)", "6")]
+REFUSE: tuple[Callable[[Program], object], ...] = (refuse_unrunnable, partial(audit, ROWS))
 READ = "import json, os, sys\nrows = [json.loads(line) for line in sys.stdin]\n"
 
 
@@ -48,24 +51,26 @@ def test_more_than_a_pipe_holds_is_read_and_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "complaint"),
+    ("body", "words"),
     [
-        ('print(\'{"verdict": "right"}\')', "expected 2 lines from FILE, one for each pseudo-label, got 1"),
-        ("print('yes\\nno')", "FILE, line 1: expected JSON, got 'yes'"),
-        ('print(\'{"verdict": "right"}\\n[]\')', "FILE, line 2: expected an object whose verdict is one of right, "),
-        ('print(\'{"verdict": "yes"}\\n1\')', "FILE, line 1: expected an object whose verdict is one of right, "),
-        ("print('{\"verdict\": [1]}\\n1')", "FILE, line 1: expected an object whose verdict is one of right, "),
-        ('print(\'{"verdict": "right", "truth": [1]}\\n1\')', "FILE, line 1: truth: expected a text of at most 2000"),
-        (
-            'print(\'{"verdict": "right", "truth": "\' + 2001 * \'x\' + \'"}\\n1\')',
-            "FILE, line 1: truth: expected a text",
-        ),
-        ("import sys\nprint(1, 2)\nsys.exit('no\\nsuch thing')", "FILE ended with exit status 1: no\nsuch thing"),
+        ('print(\'{"verdict": "right"}\')', "expected 2 lines from FILE, .* got 1"),
+        ("print('yes\\nno')", "FILE, line 1: .*'yes'"),
+        ('print(\'{"verdict": "right"}\\n[]\')', "FILE, line 2: .*one of right"),
+        ('print(\'{"verdict": "yes"}\\n1\')', "FILE, line 1: .*one of right"),
+        ("print('{\"verdict\": [1]}\\n1')", "FILE, line 1: .*one of right"),
+        ('print(\'{"verdict": "right", "truth": [1]}\\n1\')', "FILE, line 1: truth: .*2000"),
+        ('print(\'{"verdict": "right", "truth": "\' + 2001 * \'x\' + \'"}\\n1\')', "FILE, line 1: truth: .*2000"),
+        # JSON that Python cannot hold.
+        ("print('[' * 16_000)\nprint(1)", r"FILE, line 1: .*'\[{500}'"),
+        ("print('9' * 5_000)\nprint(1)", "FILE, line 1: .*'9{500}'"),
+        ("import sys\nprint(1, 2)\nsys.exit('no\\nsuch thing')", "FILE .*status 1: no\nsuch thing"),
+        # Of a long complaint only the end is shown.
+        ("import sys\nsys.stderr.write('x' * 10_000_000 + 'y' * 499 + 'end\\n')\nsys.exit(1)", "status 1: y{497}end$"),
     ],
 )
-def test_what_a_program_must_not_print_is_named(tmp_path: Path, body: str, complaint: str) -> None:
+def test_what_a_program_must_not_print_is_named(tmp_path: Path, body: str, words: str) -> None:
     settings = program(tmp_path, body)
-    with pytest.raises(ProgramError, match=re.escape("audit.program: " + complaint.replace("FILE", settings.file))):
+    with pytest.raises(ProgramError, match=rf"^audit\.program\S*: .*{words.replace('FILE', re.escape(settings.file))}"):
         audit(ROWS, settings)
 
 
@@ -77,7 +82,7 @@ def test_a_late_program_is_killed_with_what_it_started(tmp_path: Path) -> None:
         "subprocess.run(['sleep', '600'], pass_fds=[pipe])"
     )
     reader = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(ProgramError, match=r"audit\.program\.file: .*grade\.py did not end within 1 s"):
+    with pytest.raises(ProgramError, match=r"audit\.program\.file: .*grade\.py .* 1 s"):
         audit(ROWS, program(tmp_path, body, timeout=1))
     assert select.select([reader], [], [], 60)[0]
     assert os.read(reader, 1) == b""  # the end of the file: nobody can write any more
@@ -99,20 +104,8 @@ def test_a_program_that_prints_without_end_is_killed(tmp_path: Path, first: str)
             f"import subprocess, sys\npipe = open({str(tmp_path / 'pipe')!r}, 'rb')\n{first}\n"
             "while True:\n    sys.stdout.write('y' * 1_000_000)"
         )
-        with pytest.raises(ProgramError, match=r"expected at most 65,536 bytes from .*grade\.py, got more"):
+        with pytest.raises(ProgramError, match=r"65,536 bytes from .*grade\.py"):
             audit(ROWS, program(tmp_path, body, timeout=60))
-
-
-def test_of_a_long_complaint_only_the_end_is_shown(tmp_path: Path) -> None:
-    body = "import sys\nsys.stderr.write('x' * 10_000_000 + 'y' * 499 + 'end\\n')\nsys.exit(1)"
-    with pytest.raises(ProgramError, match=r"exit status 1: y{497}end$"):
-        audit(ROWS, program(tmp_path, body))
-
-
-@pytest.mark.parametrize("line", ["[" * 16_000, "9" * 5_000])
-def test_json_that_python_cannot_hold_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ProgramError, match=r"line 1: expected JSON, got '(\[|9){500}'"):
-        audit(ROWS, program(tmp_path, f"print({line!r})\nprint(1)"))
 
 
 @pytest.mark.parametrize(
@@ -125,12 +118,10 @@ def test_an_interpreter_is_no_oracle(name: str, tmp_path: Path) -> None:
     file.write_text("#!/bin/sh\ncat\n")
     file.chmod(0o755)
     link.symlink_to(file)
-    for named in (file, link):
-        settings = Program(file=str(named))
-        with pytest.raises(ProgramError):
-            refuse_unrunnable(settings)
-        with pytest.raises(ProgramError):
-            audit(ROWS, settings)
+    for refuse in REFUSE:
+        for named in (file, link):
+            with pytest.raises(ProgramError):
+                refuse(Program(file=str(named)))
 
 
 @pytest.mark.parametrize("name", ["grade.sh", "grade.py", "check_answers", "shield", "makeshift", "my-python"])
@@ -146,10 +137,9 @@ def test_a_file_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
     refuse_unrunnable(settings)
     file = Path(settings.file)
     file.chmod(0o644)
-    with pytest.raises(ProgramError, match=re.escape(f"got {file}, which is not executable; chmod +x {file}")):
+    with pytest.raises(ProgramError, match=re.escape(f"{file}, which is not executable; chmod +x {file}")):
         refuse_unrunnable(settings)
     file.unlink()
-    with pytest.raises(ProgramError, match=re.escape(f"expected an executable file, got {file}, which is not there")):
-        refuse_unrunnable(settings)
-    with pytest.raises(ProgramError, match="cannot be run: No such file or directory"):
-        audit(ROWS, settings)
+    for refuse in REFUSE:
+        with pytest.raises(ProgramError, match=re.escape(str(file))):
+            refuse(settings)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from local_api import local_api
 from prefect_server import post, prefect_at
 from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_name
 
 from core.settings.parsing import ConfigError, load_config
 from orchestrator.check.refusals import refuse_unready
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
+from services.api.app import PREFIX
 from storage.session import Store
 
 
@@ -27,53 +27,47 @@ def name() -> str:
     return unknown_name()
 
 
+PROGRAM = {"audit.oracle": "program"}
+# A setting, the override that has it, and what the API says of it. What a preset's file or the command line would be
+# refused for in the same words is in tests/messages.txt; the test after the next one shows that they are the same.
+OVERRIDES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("seed.x", {"seed.x": 1}, "expected a whole number, got {"),
+    ("dataset.votes", {"dataset": {"votes": 0}}, "expected more than 0, got 0"),
+    ("dataset.votes", {"dataset.votes": True}, "expected a whole number, got true"),
+    ("dataset", {"dataset": None}, "expected a table of names and values, got none"),
+    # Files, programs and addresses on the server are refused.
+    ("dataset.votes", {"dataset": {"votes": "/etc"}}, "expected a whole number"),
+    ("base_model", {"base_model": ""}, "expected a number or a word"),
+    ("base_model", {"base_model": "/models/other"}, "expected a number or a word"),
+    ("evaluation.benchmark", {"evaluation.benchmark": "/etc/passwd"}, "expected"),
+    ("trainer.python", {"trainer": {"python": "/bin/sh"}}, ""),
+    ("trainer.python", {"trainer.type": "easyr1", "trainer.python": "bash"}, "expected a number or a word"),
+    ("audit.program.file", {**PROGRAM, "audit.program.file": "/bin/sh"}, "expected a number or a word"),
+    ("audit.program.file", {**PROGRAM, "audit.program.file": "micro"}, "expected the absolute path of a program"),
+    ("solver.signals.embedder.url", {"solver.signals.embedder.url": "http://x/v1"}, ""),
+    # Prefect would fill this in from its own templates and variables.
+    ("__prefect_kind", {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}, ""),
+    ("dataset", {"dataset": {"__prefect_kind": "jinja"}}, ""),
+)
+
+
 @pytest.mark.parametrize(
-    ("body", "complaint"),
+    ("body", "field", "message"),
     [
-        ({"preset": "nosuch"}, "body.preset: nosuch: no such preset; expected one of demo, demo-long, dr_grpo, "),
-        ({"preset": "../demo"}, "body.preset: expected a text that matches ^"),
-        ({"preset": "demo.toml"}, "body.preset: expected a text that matches ^"),
-        ({"name": "../up"}, "body.name: expected a text that matches ^"),
-        ({"iterations": 0}, "body.iterations: expected more than 0, got 0"),
-        ({"flow": "self_train"}, "body.flow: expected co_evolve, the flow of preset demo, got self_train"),
-        ({"colour": "red"}, "body.colour: there is no such field"),
-        (
-            {"overrides": {"dataset.candidates": 0}},
-            "body.overrides.dataset.candidates: expected more than 0, got 0",
-        ),
-        ({"overrides": {"seed.x": 1}}, "body.overrides.seed.x: expected a whole number, got {"),
-        ({"overrides": {"dataset": {"votes": 0}}}, "body.overrides.dataset.votes: expected more than 0, got 0"),
-        ({"overrides": {"dataset": {"votes": "/etc"}}}, "body.overrides.dataset.votes: expected a whole number"),
-        ({"overrides": {"trainer": {"python": "/bin/sh"}}}, "body.overrides.trainer.python: "),
-        ({"overrides": {"base_model": ""}}, "body.overrides.base_model: expected a number or a word"),
-        ({"overrides": {"dataset.votes": True}}, "body.overrides.dataset.votes: expected a whole number, got true"),
-        ({"overrides": {"dataset.votes": None}}, "body.overrides.dataset.votes: expected a whole number, got none"),
-        ({"overrides": {"dataset": None}}, "body.overrides.dataset: expected a table of names and values, got none"),
-        # Files, programs and addresses on the server are refused.
-        ({"overrides": {"base_model": "/models/other"}}, "body.overrides.base_model: expected a number or a word"),
-        ({"overrides": {"evaluation.benchmark": "/etc/passwd"}}, "body.overrides.evaluation.benchmark: expected"),
-        (
-            {"overrides": {"trainer.type": "easyr1", "trainer.python": "bash"}},
-            "body.overrides.trainer.python: expected a number or a word",
-        ),
-        (
-            {"overrides": {"audit.oracle": "program", "audit.program.file": "/bin/sh"}},
-            "body.overrides.audit.program.file: expected a number or a word",
-        ),
-        (
-            {"overrides": {"audit.oracle": "program", "audit.program.file": "micro"}},
-            "body.overrides.audit.program.file: expected the absolute path of a program, got 'micro'",
-        ),
-        ({"overrides": {"solver.signals.embedder.url": "http://x/v1"}}, "body.overrides.solver.signals.embedder.url"),
-        # Prefect would fill this in from its own templates and variables.
-        ({"overrides": {"__prefect_kind": "jinja", "template": "{{ 7 * 7 }}"}}, "body.overrides.__prefect_kind"),
-        ({"overrides": {"dataset": {"__prefect_kind": "jinja"}}}, "body.overrides.dataset"),
+        ({"preset": "nosuch"}, "preset", "nosuch: no such preset; expected one of demo, demo-long, dr_grpo, "),
+        ({"preset": "../demo"}, "preset", "expected a text that matches ^"),
+        ({"preset": "demo.toml"}, "preset", "expected a text that matches ^"),
+        ({"name": "../up"}, "name", "expected a text that matches ^"),
+        ({"iterations": 0}, "iterations", "expected more than 0, got 0"),
+        ({"flow": "self_train"}, "flow", "expected co_evolve, the flow of preset demo, got self_train"),
+        ({"colour": "red"}, "colour", "there is no such field"),
+        *(({"overrides": override}, f"overrides.{setting}", message) for setting, override, message in OVERRIDES),
     ],
 )
 def test_a_request_that_cannot_be_started_is_refused_with_its_field(
-    api: TestClient, name: str, body: dict[str, Any], complaint: str
+    api: TestClient, name: str, body: dict[str, Any], field: str, message: str
 ) -> None:
-    assert complaint in send(api, "/runs", 422, **{"name": name, "preset": "demo", **body})
+    assert f"body.{field}: {message}" in send(api, "/runs", 422, **{"name": name, "preset": "demo", **body})
 
 
 def test_all_wrong_settings_are_named_at_once_in_the_words_of_the_command_line(api: TestClient, name: str) -> None:
@@ -96,10 +90,7 @@ def test_all_wrong_settings_are_named_at_once_in_the_words_of_the_command_line(a
 
 UNREADY = {
     "model": ('base_model = "models/none"', "base_model: expected a folder with a Hugging Face model, got models/none"),
-    "benchmark": (
-        '[evaluation]\nbenchmark = "none.jsonl"',
-        "evaluation.benchmark: benchmark none.jsonl: cannot be read",
-    ),
+    "benchmark": ('[evaluation]\nbenchmark = "none.jsonl"', "evaluation.benchmark: benchmark none.jsonl: cannot"),
     "engine": ('[serving]\napplications = "none"', "serving.applications: none: no such file"),
     "layout": ('[trainer]\ntype = "easyr1"\ngpus_per_node = 7', "trainer.gpus_per_node: expected a divisor of"),
     "key": (
@@ -110,33 +101,30 @@ UNREADY = {
 
 
 @pytest.fixture
-def api_that_checks_readiness(sqlite: Store, tmp_path: Path, prefect_url: str) -> TestClient:
+def checking_api(sqlite: Store, tmp_path: Path, prefect_url: str) -> TestClient:
     """An API that checks whether a run could start here, with presets that could not."""
     presets = tmp_path / "presets"
     presets.mkdir()
     for name, (text, _) in UNREADY.items():
         (presets / f"{name}.toml").write_text(text)
     (presets / "ready.toml").write_text("iterations = 1")
-    here = Installation(prefect=prefect_at(prefect_url), presets=presets, refuse_unready=refuse_unready)
-    return TestClient(create_app(sqlite, tmp_path, ask_for_keys=False, installation=here), "http://localhost")
+    here = {"prefect": prefect_at(prefect_url), "presets": presets, "refuse_unready": refuse_unready}
+    return local_api(sqlite, tmp_path, **here)
 
 
 @pytest.mark.parametrize("preset", UNREADY)
 def test_a_run_that_cannot_start_is_refused_before_it_is_accepted(
-    api_that_checks_readiness: TestClient, prefect_url: str, name: str, preset: str
+    checking_api: TestClient, prefect_url: str, name: str, preset: str
 ) -> None:
-    assert f"body.preset: {UNREADY[preset][1]}" in send(
-        api_that_checks_readiness, "/runs", 422, name=name, preset=preset
-    ).replace("http://127.0.0.1:9/v1: ", "")
+    refused = send(checking_api, "/runs", 422, name=name, preset=preset).replace("http://127.0.0.1:9/v1: ", "")
+    assert f"body.preset: {UNREADY[preset][1]}" in refused
     assert post(prefect_url, "/flow_runs/filter", flow_runs={"name": {"any_": [name]}}) == []
 
 
-def test_a_run_that_can_no_longer_start_is_not_resumed(
-    api_that_checks_readiness: TestClient, sqlite: Store, name: str
-) -> None:
-    send(api_that_checks_readiness, "/runs", name=name, preset="ready")
-    send(api_that_checks_readiness, f"/runs/{name}/cancel")
+def test_a_run_that_can_no_longer_start_is_not_resumed(checking_api: TestClient, sqlite: Store, name: str) -> None:
+    send(checking_api, "/runs", name=name, preset="ready")
+    send(checking_api, f"/runs/{name}/cancel")
     store_run(sqlite, name, "failed", **{"evaluation.benchmark": "gone.jsonl", "base_model": "gone"})
     # The base model is not checked, because the run has a copy of it.
-    refused = send(api_that_checks_readiness, f"/runs/{name}/resume", 409)
+    refused = send(checking_api, f"/runs/{name}/resume", 409)
     assert refused.startswith(f"run {name}: evaluation.benchmark: benchmark gone.jsonl: cannot be read")

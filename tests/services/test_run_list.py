@@ -5,23 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from fastapi.testclient import TestClient
+from local_api import local_api
 from prefect_server import post, prefect_at
+from run_requests import api_with_prefect, move_to, send, store_run, unknown_name
 
-from core.settings.parsing import load_config
 from services.api import run_views
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
+from services.api.app import PREFIX
 from services.prefect import client as prefect
 from services.prefect.flow_runs import FlowRun
 from storage import queries
-from storage.rows import RunStatus
 from storage.session import Store
-
-PRESETS = Path(__file__).parents[2] / "deploy" / "runs"
 
 
 @pytest.fixture
@@ -33,42 +29,17 @@ def store(sqlite: Store) -> Store:
 def api(store: Store, tmp_path: Path, prefect_url: str, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """An API that asks Prefect for each request, since the tests change the states of flow runs without it."""
     monkeypatch.setattr(prefect, "_FRESH_S", 0.0)
-    return TestClient(
-        create_app(
-            store,
-            tmp_path,
-            ask_for_keys=False,
-            installation=Installation(prefect=prefect_at(prefect_url), presets=PRESETS),
-        ),
-        "http://localhost",
-    )
+    return api_with_prefect(store, tmp_path, prefect_url)
 
 
 @pytest.fixture
 def name() -> str:
-    """The name of a run that Prefect does not know yet."""
-    return f"run-{uuid4().hex[:8]}"
+    return unknown_name()
 
 
 def start_run(api: TestClient, name: str) -> str:
     """Ask the API to start a run; returns the id of its flow run."""
-    response = api.post(f"{PREFIX}/runs", json={"name": name, "preset": "demo"})
-    assert response.status_code == 202, response.text
-    return str(response.json()["flow_run"])
-
-
-def move_to_states(prefect_url: str, flow_run: str, *states: str, message: str | None = None) -> None:
-    """Move a flow run through these states, as a flow runner does; the last state has the message."""
-    for state in states:
-        body = {"type": state, "message": message if state == states[-1] else None}
-        assert post(prefect_url, f"/flow_runs/{flow_run}/set_state", state=body)["status"] == "ACCEPT"
-
-
-def store_run(store: Store, name: str, status: RunStatus) -> None:
-    """Store the run with this status, as a flow does when it has begun."""
-    with store.write() as session:
-        queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml", {}), preset="demo")
-        queries.runs.set_run_status(session, name, status)
+    return str(send(api, "/runs", name=name, preset="demo")["flow_run"])
 
 
 def listed(api: TestClient, name: str) -> dict[str, Any] | None:
@@ -91,28 +62,11 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
     assert waiting is not None
     assert datetime.fromisoformat(waiting.pop("since")).utcoffset() is not None
     assert datetime.fromisoformat(waiting.pop("created_at")).utcoffset() is not None
-    assert waiting == {
-        "name": name,
-        "preset": "demo",
-        "method": None,
-        "seed": None,
-        "iterations": None,
-        "iterations_done": None,
-        "updated_at": None,
-        "tags": [],
-        "note": "",
-        "noted_by": None,
-        "noted_at": None,
-        "state": "waiting",
-        "reason": "Prefect has accepted it; no flow runner has taken it yet",
-        "iteration": None,
-        "stage": None,
-        "active": True,
-        "flow_run": f"{prefect_url}/runs/flow-run/{flow_run}",
-        "open_alerts": {"critical": 0, "warning": 0},
-        "label_change": None,
-    }
-    move_to_states(prefect_url, flow_run, "PENDING", "RUNNING")
+    reason = "Prefect has accepted it; no flow runner has taken it yet"
+    known = {"name": name, "preset": "demo", "state": "waiting", "reason": reason, "active": True}
+    known |= {"flow_run": f"{prefect_url}/runs/flow-run/{flow_run}", "open_alerts": {"critical": 0, "warning": 0}}
+    assert {key: known_value for key, known_value in waiting.items() if known_value not in (None, [], "")} == known
+    move_to(prefect_url, flow_run, "PENDING", "RUNNING")
     assert (listed(api, name) or {})["state"] == "preparing"
     store_run(store, name, "running")
     with store.write() as session:
@@ -121,7 +75,7 @@ def test_a_run_is_listed_from_its_acceptance_on(api: TestClient, store: Store, p
     at_work = listed(api, name) or {}
     assert (at_work["state"], at_work["reason"], at_work["seed"]) == ("running", "iteration 0, evaluate", "20260")
     assert at_work["flow_run"] == waiting["flow_run"]
-    move_to_states(prefect_url, flow_run, "COMPLETED")
+    move_to(prefect_url, flow_run, "COMPLETED")
     with store.write() as session:
         queries.run_leases.release_run(session, run=name, owner="me")
         queries.runs.set_run_status(session, name, "done")
@@ -135,18 +89,16 @@ def test_a_run_that_failed_before_it_began_is_listed_with_its_reason(
 ) -> None:
     why = "serving.applications: vllm-cpu needs vLLM"
     message = f"Flow run encountered an exception: ConfigError: {why}"
-    move_to_states(prefect_url, start_run(api, name), "PENDING", "RUNNING", "FAILED", message=message)
+    move_to(prefect_url, start_run(api, name), "PENDING", "RUNNING", "FAILED", message=message)
     failed = listed(api, name) or {}
     assert (failed["state"], failed["reason"]) == ("failed", f"failed before its first stage began: {why}")
     start_run(api, name)
     assert (listed(api, name) or {})["state"] == "waiting"  # the newest flow run counts
 
 
-def test_a_run_that_is_cancelled_before_it_began_stays_in_the_list(
-    api: TestClient, prefect_url: str, name: str
-) -> None:
+def test_a_run_that_is_cancelled_before_it_began_stays_in_the_list(api: TestClient, name: str) -> None:
     start_run(api, name)
-    [answer] = api.post(f"{PREFIX}/runs/{name}/cancel", json={}).json()
+    [answer] = send(api, f"/runs/{name}/cancel")
     cancelled = listed(api, name) or {}
     assert (cancelled["state"], cancelled["active"], answer["state"]) == ("cancelled", False, "cancelled")
 
@@ -155,14 +107,14 @@ def test_a_stored_run_that_waits_to_be_resumed_is_waiting(
     api: TestClient, store: Store, prefect_url: str, name: str
 ) -> None:
     flow_run = start_run(api, name)
-    move_to_states(prefect_url, flow_run, "PENDING", "RUNNING")
+    move_to(prefect_url, flow_run, "PENDING", "RUNNING")
     store_run(store, name, "cancelled")
-    move_to_states(prefect_url, flow_run, "CANCELLING")
+    move_to(prefect_url, flow_run, "CANCELLING")
     ending = listed(api, name) or {}
     assert (ending["state"], ending["active"]) == ("cancelled", True)  # until its flow run has ended
-    move_to_states(prefect_url, flow_run, "CANCELLED")
+    move_to(prefect_url, flow_run, "CANCELLED")
     assert (listed(api, name) or {})["active"] is False
-    answer = api.post(f"{PREFIX}/runs/{name}/resume", json={}).json()
+    answer = send(api, f"/runs/{name}/resume")
     waiting = listed(api, name) or {}
     assert (answer["state"], answer["reason"]) == (waiting["state"], waiting["reason"])
     assert waiting["state"] == "waiting"
@@ -192,8 +144,7 @@ def test_a_flow_run_whose_parameters_name_no_run_is_not_listed(api: TestClient, 
     """Someone may start a flow in Prefect itself, with any parameters."""
     deployment = prefect_at(prefect_url).request("GET", "/deployments/name/co-evolve/co-evolve", None, 30).json()["id"]
     for run in (f"{name}/odd", {"a": name}):
-        parameters = {"run": run, "preset": [name]}
-        body: dict[str, Any] = {"parameters": parameters, "enforce_parameter_schema": False}
+        body: dict[str, Any] = {"parameters": {"run": run, "preset": [name]}, "enforce_parameter_schema": False}
         post(prefect_url, f"/deployments/{deployment}/create_flow_run", **body)
     assert not [run for run in api.get(f"{PREFIX}/runs").json()["items"] if name in run["name"]]
 
@@ -213,13 +164,10 @@ def test_a_request_of_which_no_run_came_is_listed_for_a_day(store: Store) -> Non
 
 def test_without_prefect_the_list_has_the_stored_runs(store: Store, tmp_path: Path) -> None:
     store_run(store, "stored", "done")
-    alone = TestClient(create_app(store, tmp_path, ask_for_keys=False), "http://localhost")
-    page = alone.get(f"{PREFIX}/runs").json()
+    page = local_api(store, tmp_path).get(f"{PREFIX}/runs").json()
     assert ([item["name"] for item in page["items"]], page["problem"]) == (["stored"], None)
-    silent = create_app(
-        store, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect_at("http://127.0.0.1:9"))
-    )
-    without_answer = TestClient(silent, "http://localhost").get(f"{PREFIX}/runs").json()
+    silent = api_with_prefect(store, tmp_path, "http://127.0.0.1:9")
+    without_answer = silent.get(f"{PREFIX}/runs").json()
     assert without_answer["items"] == page["items"]
     assert "Prefect did not answer" in without_answer["problem"]
 

@@ -179,14 +179,10 @@ def test_the_policy_of_the_file_refuses_requests_and_all_other_scripts(pages: Pa
     assert {*refused} == {"script-src-elem", "connect-src", "no answer", "demo · coevo"}
 
 
-def test_the_file_stays_small(pages: Pages) -> None:
-    """Most of it are the libraries."""
+def test_the_file_is_small_and_every_answer_in_it_is_one(pages: Pages) -> None:
     size, data = len(pages.text("demo")), len(_report(pages, "demo"))
-    assert size - data < 1_000_000
+    assert size - data < 1_000_000  # most of them are the libraries
     assert data < 200_000
-
-
-def test_every_answer_in_the_file_is_one(pages: Pages) -> None:
     answers = json.loads(_report(pages, "demo"))["answers"]
     assert {status for status, _ in answers.values()} == {200}
     assert all("<" not in _report(pages, run) for run in ("demo", "hostile"))

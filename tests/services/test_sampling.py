@@ -21,37 +21,27 @@ def sample(
     return draw(logits, *numbers)
 
 
-def _draw(uniform: float, **settings: Any) -> int:
-    return int(sample(uniform, **settings).tokens[0])
-
-
-def test_a_draw_inverts_the_cumulated_distribution_by_hand() -> None:
-    # The cumulated probabilities are 0.5, 0.7, 0.9, 1.0.
-    assert [_draw(u) for u in (0.0, 0.49, 0.51, 0.69, 0.71, 0.95)] == [0, 0, 1, 1, 2, 3]
-
-
-def test_a_draw_is_from_the_nucleus_by_hand() -> None:
-    # top_p 0.6 keeps the smallest set with this probability: {0, 1}, with 0.5 and 0.2, so token 1 begins at 5/7.
-    assert [_draw(u, top_p=0.6) for u in (0.0, 0.71, 0.72, 0.999)] == [0, 0, 1, 1]
-    assert _draw(0.999, top_p=0.1) == 0  # the set is never empty
-
-
-def test_a_draw_is_from_the_likeliest_k_tokens_by_hand() -> None:
-    # top_k 3 keeps 0.5, 0.2 and 0.2, which are 5/9, 2/9 and 2/9 of their sum: tokens 1 and 2 begin at 5/9 and 7/9.
-    assert [_draw(u, top_k=3) for u in (0.0, 0.55, 0.56, 0.77, 0.78, 0.999)] == [0, 0, 1, 1, 2, 2]
-    assert {_draw(u, top_k=1) for u in (0.0, 0.999)} == {0}
-    assert [_draw(u, top_k=9) for u in (0.49, 0.69, 0.89, 0.999)] == [0, 1, 2, 3]  # more than there are
-
-
-def test_top_p_is_a_share_of_the_likeliest_k_tokens_by_hand() -> None:
-    # Of the three tokens, 0.5 / 0.9 = 0.56 does not reach 0.7 and 0.7 / 0.9 = 0.78 does: {0, 1}, so token 1 begins at
-    # 5/7. Without top_k, 0.7 of all would be the same two tokens; of the two likeliest, 0.5 / 0.7 = 0.71 reaches it.
-    assert [_draw(u, top_p=0.7, top_k=3) for u in (0.71, 0.72, 0.999)] == [0, 1, 1]
-    assert {_draw(u, top_p=0.7, top_k=2) for u in (0.0, 0.999)} == {0}
-
-
-def test_temperature_zero_always_takes_the_likeliest_token() -> None:
-    assert {_draw(u, temperature=0.0) for u in (0.0, 0.5, 0.999)} == {0}
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        # The cumulated probabilities are 0.5, 0.7, 0.9, 1.0.
+        ({}, {0.0: 0, 0.49: 0, 0.51: 1, 0.69: 1, 0.71: 2, 0.95: 3}),
+        ({"temperature": 0.0}, {0.0: 0, 0.5: 0, 0.999: 0}),
+        # top_p 0.6 keeps the smallest set with this probability: {0, 1}, with 0.5 and 0.2, so token 1 begins at 5/7.
+        ({"top_p": 0.6}, {0.0: 0, 0.71: 0, 0.72: 1, 0.999: 1}),
+        ({"top_p": 0.1}, {0.999: 0}),  # the set is never empty
+        # top_k 3 keeps 0.5, 0.2 and 0.2, which are 5/9, 2/9 and 2/9 of their sum: tokens 1 and 2 begin at 5/9 and 7/9.
+        ({"top_k": 3}, {0.0: 0, 0.55: 0, 0.56: 1, 0.77: 1, 0.78: 2, 0.999: 2}),
+        ({"top_k": 1}, {0.0: 0, 0.999: 0}),
+        ({"top_k": 9}, {0.49: 0, 0.69: 1, 0.89: 2, 0.999: 3}),  # more than there are
+        # Of three tokens, 0.5 / 0.9 = 0.56 does not reach 0.7 and 0.7 / 0.9 = 0.78 does: {0, 1}, so token 1 begins at
+        # 5/7. Without top_k, 0.7 of all would be the same two; of the two likeliest, 0.5 / 0.7 = 0.71 reaches it.
+        ({"top_p": 0.7, "top_k": 3}, {0.71: 0, 0.72: 1, 0.999: 1}),
+        ({"top_p": 0.7, "top_k": 2}, {0.0: 0, 0.999: 0}),
+    ],
+)
+def test_a_draw_inverts_the_cumulated_distribution_by_hand(settings: dict[str, Any], tokens: dict[float, int]) -> None:
+    assert {uniform: int(sample(uniform, **settings).tokens[0]) for uniform in tokens} == tokens
 
 
 @pytest.mark.parametrize("settings", [{"top_p": 0.5}, {"top_k": 1}])
@@ -87,9 +77,7 @@ def test_frequencies_follow_the_distribution() -> None:
     seed=st.integers(0, 2**31),
     top_p=st.floats(0.05, 1.0),
     top_k=st.sampled_from([0, 1, 40, 64, 65, 150, 200, 1000]),
-    scale=st.sampled_from(
-        [0.01, 0.3, 3.0]
-    ),  # with 0.01 the logits are so flat that the top-k tokens do not have the nucleus
+    scale=st.sampled_from([0.01, 0.3, 3.0]),  # 0.01: logits so flat that the top-k tokens do not have the nucleus
 )
 def test_every_draw_is_in_its_nucleus(seed: int, top_p: float, top_k: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -6,13 +6,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from fastapi.testclient import TestClient
+from local_api import local_api
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.reachable import ray_check
-from services.api.app import create_app
-from services.api.installation import Installation
 from services.prefect.server import PrefectServer
 from storage.session import Store
 from tests.http_server import Handler, listening
@@ -29,8 +27,7 @@ def scraped(
     store: Store, folder: Path, prefect: PrefectServer | None, ray: Callable[[], bool] | None = None
 ) -> dict[str, float]:
     """Metric or service -> its value."""
-    app = create_app(store, folder, ask_for_keys=False, installation=Installation(prefect=prefect, ray_answers=ray))
-    text = TestClient(app, "http://localhost").get("/metrics").text
+    text = local_api(store, folder, prefect=prefect, ray_answers=ray).get("/metrics").text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {sample.labels.get("service", sample.name): sample.value for sample in samples}
 

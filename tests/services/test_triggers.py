@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from prefect_server import post, prefect_at
-from run_requests import PRESETS, api_with_prefect, send, store_run, unknown_name
+from local_api import local_api
+from prefect_server import post
+from run_requests import PRESETS, api_with_prefect, move_to, send, store_run, unknown_name
 
 from orchestrator.flows import Answer
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
+from services.api.app import PREFIX
 from services.prefect.server import PrefectServer
 from storage import queries
 from storage.session import Store
@@ -23,7 +24,6 @@ from storage.session import Store
 
 @pytest.fixture
 def store(sqlite: Store) -> Store:
-    """A store on SQLite only: these tests read and write simple rows of runs."""
     return sqlite
 
 
@@ -44,13 +44,8 @@ def flow_run(prefect_url: str, started: dict[str, str]) -> dict[str, Any]:
 
 def test_a_run_is_started_as_a_flow_run_of_its_deployment(api: TestClient, prefect_url: str, name: str) -> None:
     started = send(api, "/runs", name=name, preset="demo", iterations=2, overrides={"dataset.band": [0.3, 0.8]})
-    assert started == {
-        "run": name,
-        "flow_run": started["flow_run"],
-        "state": "waiting",
-        "reason": "Prefect has accepted it; no flow runner has taken it yet",
-        "url": f"{prefect_url}/runs/flow-run/{started['flow_run']}",
-    }
+    assert (started["run"], started["state"]) == (name, "waiting")
+    assert started["url"] == f"{prefect_url}/runs/flow-run/{started['flow_run']}"
     row = flow_run(prefect_url, started)
     assert (row["name"], set(row["tags"]), row["state_type"]) == (name, {"coevo", f"run:{name}"}, "SCHEDULED")
     parameters = {"run": name, "preset": "demo", "iterations": 2, "overrides": {"dataset.band": [0.3, 0.8]}}
@@ -93,7 +88,7 @@ def test_a_scheduled_run_can_be_cancelled_and_started_again(
 
 def test_cancelling_a_running_run_leaves_its_worker_to_end_it(api: TestClient, prefect_url: str, name: str) -> None:
     started = send(api, "/runs", name=name, preset="demo")
-    _set(prefect_url, started, type="RUNNING")
+    move_to(prefect_url, started["flow_run"], "PENDING", "RUNNING")
     assert "a flow run is RUNNING" in send(api, "/runs", 409, name=name, preset="demo")
     [ended] = send(api, f"/runs/{name}/cancel", why="enough")
     state = flow_run(prefect_url, started)["state"]
@@ -147,33 +142,22 @@ def test_a_paused_run_gets_a_person_s_decision(api: TestClient, prefect_url: str
     send(api, f"/runs/{name}/decision", 422, decision="perhaps")
     answered = send(api, f"/runs/{name}/decision", decision="roll back", note="label accuracy fell")
     assert (answered["flow_run"], answered["state"]) == (started["flow_run"], "running")
-    [stored] = post(
-        prefect_url, f"/flow_runs/{started['flow_run']}/input/filter", prefix=keys["response"], limit=1, exclude_keys=[]
-    )
-    assert Answer.model_validate_json(stored["value"]).model_dump(include={"decision", "note"}) == {
-        "decision": "roll back",
-        "note": "label accuracy fell",
-    }
+    wanted = {"prefix": keys["response"], "limit": 1, "exclude_keys": []}
+    [stored] = post(prefect_url, f"/flow_runs/{started['flow_run']}/input/filter", **wanted)
+    answer = Answer.model_validate_json(stored["value"])
+    assert (answer.decision, answer.note) == ("roll back", "label accuracy fell")
 
 
 def _pause(prefect_url: str, started: dict[str, str]) -> dict[str, str]:
     """Pause a flow run like `pause_flow_run`, which waits for an `Answer`; returns the keys of its input."""
-    _set(prefect_url, started, type="RUNNING")
     keys = {"schema": "ask-schema", "response": "ask-response", "description": "ask-description"}
     schema = json.dumps(Answer.model_json_schema())
     path = f"/flow_runs/{started['flow_run']}/input"
     post(prefect_url, path, key=keys["schema"], value=schema)
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     details = {"pause_timeout": until, "pause_key": "ask", "run_input_keyset": keys}
-    _set(prefect_url, started, type="PAUSED", state_details=details)
+    move_to(prefect_url, started["flow_run"], "PENDING", "RUNNING", "PAUSED", state_details=details)
     return keys
-
-
-def _set(prefect_url: str, started: dict[str, str], **state: Any) -> None:
-    if state["type"] == "RUNNING":
-        post(prefect_url, f"/flow_runs/{started['flow_run']}/set_state", state={"type": "PENDING"})
-    response = post(prefect_url, f"/flow_runs/{started['flow_run']}/set_state", state=state)
-    assert response["status"] == "ACCEPT", response
 
 
 def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
@@ -200,20 +184,17 @@ def test_a_run_that_has_ended_or_has_another_configuration_is_not_continued(
 def test_the_page_of_a_run_has_its_last_flow_run_also_if_that_is_done(
     api: TestClient, prefect_url: str, store: Store, name: str
 ) -> None:
-    def page() -> str | None:
-        address: str | None = api.get(f"{PREFIX}/runs/{name}").json()["flow_run"]
-        return address
+    def page() -> Any:
+        return api.get(f"{PREFIX}/runs/{name}").json()["flow_run"]
 
     store_run(store, name, "done")
     assert page() is None  # it ran in another installation
     first = send(api, f"/runs/{name}/resume", iterations=5)
     assert page() == first["url"]
-    _set(prefect_url, first, type="RUNNING")
-    _set(prefect_url, first, type="FAILED")
+    move_to(prefect_url, first["flow_run"], "PENDING", "RUNNING", "FAILED")
     assert page() == first["url"]
     second = send(api, f"/runs/{name}/resume", iterations=5)
-    _set(prefect_url, second, type="RUNNING")
-    _set(prefect_url, second, type="COMPLETED")
+    move_to(prefect_url, second["flow_run"], "PENDING", "RUNNING", "COMPLETED")
     assert page() == second["url"]
 
 
@@ -233,35 +214,26 @@ def test_a_preset_that_cannot_be_read_does_not_hide_the_others(store: Store, tmp
     (tmp_path / "good.toml").write_text("# It is good.\n# Very.\nseed = 1\n")
     (tmp_path / "bad.toml").write_bytes(b"# \xff\n")
     (tmp_path / "folder.toml").mkdir()
-    api = TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(presets=tmp_path)), "http://localhost"
-    )
-    listed = {preset["name"]: preset["about"] for preset in api.get(f"{PREFIX}/presets").json()}
-    assert listed == {"good": "It is good.", "bad": "", "folder": ""}
+    presets = local_api(store, tmp_path, presets=tmp_path).get(f"{PREFIX}/presets").json()
+    assert {preset["name"]: preset["about"] for preset in presets} == {"good": "It is good.", "bad": "", "folder": ""}
 
 
-def test_without_prefect_no_run_can_be_started(store: Store, tmp_path: Path, name: str) -> None:
-    unknown = TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(presets=PRESETS)), "http://localhost"
-    )
-    assert "this API has no Prefect server" in send(unknown, "/runs", 503, name=name, preset="demo")
-    url = "http://127.0.0.1:9"
-    silent = TestClient(
-        create_app(
-            store, tmp_path, ask_for_keys=False, installation=Installation(prefect=prefect_at(url), presets=PRESETS)
-        ),
-        "http://localhost",
-    )
-    assert "Prefect did not answer" in send(silent, "/runs", 503, name=name, preset="demo")
-    assert "Prefect did not answer" in send(silent, f"/runs/{name}/cancel", 503)
-
-
-def test_a_wrong_prefect_password_is_named_in_the_error(
-    store: Store, tmp_path: Path, prefect_url: str, name: str
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (lambda _url: None, "this API has no Prefect server"),
+        (lambda _url: PrefectServer("http://127.0.0.1:9"), "Prefect did not answer"),
+        (lambda url: PrefectServer(url, "coevo:another"), "PREFECT_API_AUTH_STRING of this API differs"),
+    ],
+)
+def test_without_prefect_no_run_can_be_started_or_cancelled(
+    store: Store,
+    tmp_path: Path,
+    prefect_url: str,
+    name: str,
+    server: Callable[[str], PrefectServer | None],
+    words: str,
 ) -> None:
-    stranger = PrefectServer(prefect_url, "coevo:another")
-    api = TestClient(
-        create_app(store, tmp_path, ask_for_keys=False, installation=Installation(prefect=stranger, presets=PRESETS)),
-        "http://localhost",
-    )
-    assert "PREFECT_API_AUTH_STRING of this API differs" in send(api, "/runs", 503, name=name, preset="demo")
+    api = local_api(store, tmp_path, prefect=server(prefect_url), presets=PRESETS)
+    assert words in send(api, "/runs", 503, name=name, preset="demo")
+    assert words in send(api, f"/runs/{name}/cancel", 503)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from api_examples import RUN, fill
@@ -10,7 +11,7 @@ from sqlalchemy import update
 
 from core.settings.costs import Rates
 from core.statistics.estimates import share
-from core.types import Spent, Stage, StageKey
+from core.types import Spent, StageKey
 from services.views.costs import NOTHING, Amounts, costs_of, total_of
 from storage import queries
 from storage.models import PoolJobs
@@ -33,17 +34,11 @@ def used(store: Store) -> Store:
         add(session, LABELLING, "applications", seconds=20, gpu_seconds=40)
         add(session, StageKey(RUN, 1, "train_solver"), "training", Spent(8, 80, 800))
         add(session, StageKey(RUN, 1, "audit_labels"), "judge", Spent(5, 2_000, 1_000))
-    _train(store, gpus=2, seconds=50)
+        training: dict[str, Any] = {"run": RUN, "iteration": 1, "stage": "train_solver", "owner": "me"}
+        queries.pool.join_pool(session, **training, kind="GPU", units=2)
+        queries.pool.leave_pool(session, **training)
+        session.execute(update(table_of(PoolJobs)).values(used=2 * 50))
     return store
-
-
-def _train(store: Store, gpus: float, seconds: float) -> None:
-    """Store a training that held its units for some time."""
-    stage: Stage = "train_solver"
-    with store.write() as session:
-        queries.pool.join_pool(session, run=RUN, iteration=1, stage=stage, owner="me", kind="GPU", units=gpus)
-        queries.pool.leave_pool(session, run=RUN, iteration=1, stage=stage, owner="me")
-        session.execute(update(table_of(PoolJobs)).values(used=gpus * seconds))
 
 
 def test_the_amounts_of_a_run_add_up(used: Store) -> None:
@@ -54,10 +49,8 @@ def test_the_amounts_of_a_run_add_up(used: Store) -> None:
     assert by_purpose["label_questions", "stage"] == replace(NOTHING, seconds=30)
     # 40 GPU-seconds at 3.6 an hour
     assert by_purpose["label_questions", "applications"] == replace(NOTHING, gpu_seconds=40, money=pytest.approx(0.04))
-    training = replace(
-        NOTHING, gpu_seconds=100, requests=8, prompt_tokens=80, reply_tokens=800, money=pytest.approx(0.1)
-    )
-    assert by_purpose["train_solver", "training"] == training
+    trained = {"gpu_seconds": 100, "requests": 8, "prompt_tokens": 80, "reply_tokens": 800}
+    assert by_purpose["train_solver", "training"] == replace(NOTHING, **trained, money=pytest.approx(0.1))
     judge = by_purpose["audit_labels", "judge"]
     assert (judge.judge_requests, judge.money) == (5, pytest.approx(2_000 * 10e-6 + 1_000 * 30e-6))
     # with the example's 4 requests, 80 and 400 tokens of an evaluation
@@ -77,8 +70,7 @@ def test_a_right_label_costs_what_the_making_of_all_questions_took(used: Store) 
     one_of_two = share(1, 2)  # of the two kept labels one is right
     assert one_of_two is not None
     bounds = (2 * one_of_two.lo, 2 * one_of_two.hi)
-    assert (correct.oracle, correct.questions.n) == ("exact", 2)
-    assert correct.questions.value == 1
+    assert (correct.oracle, correct.questions.n, correct.questions.value) == ("exact", 2, 1)
     assert (correct.questions.lo, correct.questions.hi) == pytest.approx(bounds)
     assert correct.seconds.value == pytest.approx(40)
     assert (correct.seconds.lo, correct.seconds.hi) == pytest.approx((40 / bounds[1], 40 / bounds[0]))

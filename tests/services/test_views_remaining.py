@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from local_api import local_api
 from sqlalchemy import update
 from typer.testing import CliRunner
 
@@ -18,9 +18,8 @@ from orchestrator.installation.home import Home
 from orchestrator.ledger import owner
 from orchestrator.plan import LOOP, plan
 from orchestrator.reporting.progress import time_left
-from services.api.app import PREFIX, create_app
-from services.api.installation import Installation
-from services.views.remaining import Remaining, RunRemaining, range_text, remaining_at
+from services.api.app import PREFIX
+from services.views.remaining import Remaining, range_text, remaining_at
 from storage import queries
 from storage.models import Runs, Stages
 from storage.session import Store, open_store
@@ -42,9 +41,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
         for stage in LOOP:
             finish(session, "now", 1, stage, {}, 300.0)
         queries.run_leases.claim_run(session, run="now", owner=owner(), lease_seconds=60)
-        queries.ledger.claim_stage(
-            session, run="now", iteration=2, stage="train_challenger", owner=owner(), lease_seconds=60
-        )
+        key: dict[str, Any] = {"run": "now", "iteration": 2, "stage": "train_challenger", "owner": owner()}
+        queries.ledger.claim_stage(session, **key, lease_seconds=60)
     return home
 
 
@@ -53,9 +51,8 @@ def remaining(home: Home, run: str) -> dict[str, Any]:
     with store.write() as session:  # the stage began a minute ago
         begun = queries.tables.database_time(session) - timedelta(seconds=60)
         session.execute(update(Stages).where(Stages.status == "running").values(started_at=begun))
-    api = create_app(store, home.exports, ask_for_keys=False, installation=Installation(planned=plan))
-    answer: dict[str, Any] = TestClient(api, "http://localhost").get(f"{PREFIX}/runs/{run}/remaining").json()
-    return answer
+    answer = local_api(store, home.exports, planned=plan).get(f"{PREFIX}/runs/{run}/remaining").json()
+    return dict(answer)
 
 
 def test_the_iterations_that_are_done_tell_how_long_the_run_takes(home: Home) -> None:
@@ -95,7 +92,6 @@ def test_a_stage_takes_what_it_took_in_earlier_iterations(
         for t, seconds in took.items():
             finish(session, "r", t, "evaluate", {}, seconds)
         session.execute(update(Stages).where(Stages.iteration.in_(interrupted)).values(attempt=2))
-    with sqlite.read() as session:
         stages = queries.ledger.stages_of(session, "r")
     done = len(took)
     answer = remaining_at(START, stages, [(t, "evaluate") for t in range(done + 2)])
@@ -108,35 +104,32 @@ def test_the_first_stage_that_nothing_is_known_of_is_named(sqlite: Store) -> Non
     with sqlite.write() as session:
         create(session, "r")
         finish(session, "r", 0, "evaluate", {}, 10.0)
-    with sqlite.read() as session:
         stages = queries.ledger.stages_of(session, "r")
     answer = remaining_at(START, stages, [(1, "evaluate"), (1, "train_solver"), (2, "train_solver")])
     assert (answer.of_stage is None, answer.of_run) == (False, None)
-    assert answer.unknown is not None
-    assert "train_solver of iteration 1 " in answer.unknown
+    assert "train_solver of iteration 1 " in (answer.unknown or "")
 
 
-@pytest.mark.parametrize(("later", "left"), [(0, 10.0), (4, 6.0), (3600, 0.0)])
-def test_a_stage_has_its_time_less_what_has_passed(sqlite: Store, later: int, left: float) -> None:
-    answer = _at(sqlite, later, lease=86_400)
-    assert answer.of_stage == Remaining(left, left, left)
-
-
-def test_the_time_of_a_stage_ends_with_the_lease_of_its_process(sqlite: Store) -> None:
-    assert _at(sqlite, 86_400, lease=4).of_stage == Remaining(6.0, 6.0, 6.0)
-
-
-def _at(store: Store, later: int, lease: int) -> RunRemaining:
-    """The remaining time so many seconds after a second evaluation began, of which the first took 10 s."""
-    with store.write() as session:
+@pytest.mark.parametrize(
+    ("later", "lease", "left"),
+    [
+        (0, 86_400, 10.0),
+        (4, 86_400, 6.0),
+        (3600, 86_400, 0.0),
+        (86_400, 4, 6.0),  # the time of a stage ends with the lease of its process
+    ],
+)
+def test_a_stage_has_its_time_less_what_has_passed(sqlite: Store, later: int, lease: int, left: float) -> None:
+    """So many seconds after a second evaluation began, of which the first took 10 s."""
+    with sqlite.write() as session:
         create(session, "r")
         finish(session, "r", 0, "evaluate", {}, 10.0)
         queries.ledger.claim_stage(session, run="r", iteration=1, stage="evaluate", owner="dead", lease_seconds=60)
         times = {"started_at": START, "lease_expires": START + timedelta(seconds=lease)}
         session.execute(update(Stages).where(Stages.iteration == 1).values(times))
-    with store.read() as session:
         stages = queries.ledger.stages_of(session, "r")
-    return remaining_at(START + timedelta(seconds=later), stages, [(0, "evaluate"), (1, "evaluate")])
+    answer = remaining_at(START + timedelta(seconds=later), stages, [(0, "evaluate"), (1, "evaluate")])
+    assert answer.of_stage == Remaining(left, left, left)
 
 
 def test_status_shows_the_range(home: Home) -> None:
@@ -149,32 +142,19 @@ def test_status_shows_the_range(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "text"),
-    [
-        (0, 20, "0 to 20 s"),
-        (20.2, 20.4, "20 s"),
-        (100, 200, "2 to 3 min"),
-        (3600, 9000, "1 to 2 h"),
-        (0, 1e6, "0 to 278 h"),
-    ],
+    [(20.2, 20.4, "20 s"), (60, 100, "60 to 100 s"), (0, 200, "0 to 3 min"), (3600, 9000, "1 to 2 h")],
 )
 def test_a_range_has_the_unit_of_its_upper_end(low: float, high: float, text: str) -> None:
     assert range_text(low, high) == text
 
 
-def test_a_run_of_another_version_is_refused_with_the_setting(sqlite: Store, tmp_path: Path) -> None:
+def test_a_run_of_another_version_and_one_without_a_plan_have_no_remaining_time(sqlite: Store, tmp_path: Path) -> None:
     with sqlite.write() as session:
         config = queries.runs.create_run(session, name="r", config=CoEvolution()).config
-        session.execute(update(Runs).values(config={**config, "newer": 1}))
-    api = TestClient(
-        create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost", raise_server_exceptions=False
-    )
-    answer = api.get(f"{PREFIX}/runs/r/remaining")
-    assert (answer.status_code, "newer: unknown setting" in answer.json()["detail"]) == (409, True)
-
-
-def test_a_run_without_a_plan_has_no_remaining_time(sqlite: Store, tmp_path: Path) -> None:
-    with sqlite.write() as session:
-        queries.runs.create_run(session, name="r", config=CoEvolution())
-    api = TestClient(create_app(sqlite, tmp_path, ask_for_keys=False), "http://localhost")
+    api = local_api(sqlite, tmp_path)
     answer = api.get(f"{PREFIX}/runs/r/remaining").json()
     assert (answer["of_run"], answer["unknown"]) == (None, "this server does not know the stages of runs")
+    with sqlite.write() as session:
+        session.execute(update(Runs).values(config={**config, "newer": 1}))
+    refused = api.get(f"{PREFIX}/runs/r/remaining")
+    assert (refused.status_code, "newer: unknown setting" in refused.json()["detail"]) == (409, True)

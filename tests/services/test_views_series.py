@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,11 @@ def runs(store: Store) -> Store:
         for run, plus in (("a", 0.0), ("b", 1.0)):
             queries.runs.create_run(session, name=run, config=parse_config({"iterations": 2}, "test"))
             for t, step, value in ((1, 1, 1.0), (1, 2, 2.0), (2, 1, 3.0)):
-                of_role = {"kl": 9.0, "label_accuracy": 0.9}
-                queries.figures.add_train_metrics(
-                    session, run=run, iteration=t, role="challenger", step=step, metrics=of_role
-                )
                 metrics = {"kl": value + plus, "label_accuracy": value / 4, "grad_norm": math.nan if t == 1 else 5.0}
-                queries.figures.add_train_metrics(
-                    session, run=run, iteration=t, role="solver", step=step, metrics=metrics
-                )
+                key: dict[str, Any] = {"run": run, "iteration": t, "step": step}
+                add = queries.figures.add_train_metrics
+                add(session, **key, role="challenger", metrics={"kl": 9.0, "label_accuracy": 0.9})
+                add(session, **key, role="solver", metrics=metrics)
             points = [
                 SeriesPoint(0, "held_out", "", "", 0.25, 0.125, 0.5, 10),
                 SeriesPoint(1, "held_out", "", "", 0.5 + plus / 4, 0.375, 0.625, 10),
@@ -101,7 +99,7 @@ def test_several_seeds_have_their_mean(runs: Store) -> None:
 
 
 def test_a_figure_that_no_run_has_is_refused_with_those_that_there_are(runs: Store) -> None:
-    with pytest.raises(StoreError, match=r"series grad_norm: expected one of held_out, kl, label_accuracy, p_hat$"):
+    with pytest.raises(StoreError, match=r"grad_norm: .* held_out, kl, label_accuracy, p_hat$"):
         curves(runs, "grad_norm", False)
-    with pytest.raises(StoreError, match="expected one of grad_norm, held_out, kl"):
+    with pytest.raises(StoreError, match="grad_norm, held_out, kl"):
         curves(runs, "nosuch", True)

@@ -136,9 +136,8 @@ def test_the_openai_route_returns_entropies_and_accepts_stop_and_logprobs(
     assert choice["logprobs"] is None
     assert choice["completion_tokens"] == chat["usage"]["completion_tokens"]
     with_logprobs = _post(client, temperature=0, logprobs=True, top_logprobs=2).json()["choices"][0]
-    assert [len(token["top_logprobs"]) for token in with_logprobs["logprobs"]["content"]] == [2] * choice[
-        "completion_tokens"
-    ]
+    listed = [len(token["top_logprobs"]) for token in with_logprobs["logprobs"]["content"]]
+    assert listed == [2] * choice["completion_tokens"]
     # vLLM's own reply equals the reply that we make for the loop's requests.
     assert with_logprobs["message"]["content"] == choice["message"]["content"]
     for name in ("completion_tokens", "mean_entropy", "entropy_error", "finish_reason"):
@@ -149,10 +148,7 @@ def test_the_openai_route_returns_entropies_and_accepts_stop_and_logprobs(
     assert _post(client, temperature=0, stop="").status_code == 400
     warm = _post(client, temperature=0.7).json()["choices"][0]
     # They would be of another distribution than the one that it drew from.
-    assert (warm["mean_entropy"], warm["entropy_error"]) == (
-        None,
-        None,
-    )
+    assert (warm["mean_entropy"], warm["entropy_error"]) == (None, None)
 
 
 def test_every_route_encodes_a_chat_as_the_embedded_engine_does(
