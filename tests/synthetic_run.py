@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from core.types import (
     question_id,
 )
 from orchestrator.installation.home import Home, Services
-from orchestrator.ledger import LEASE_S, owner
+from orchestrator.ledger import LEASE_S, LastWrite, owner
 from orchestrator.run import Run
 from orchestrator.stages.context import Context
 from services.oracles import exact
@@ -204,6 +204,18 @@ def _training(session: Session, run: str, t: int, role: Role, rng: random.Random
             "response_length": 24 + 8 * done + rng.gauss(0, 1),
         }
         queries.figures.add_train_metrics(session, run=run, iteration=t, role=role, step=step, metrics=metrics)
+
+
+def stored(context: Context, stage: Callable[[Any], LastWrite]) -> dict[str, Any]:
+    """Run a stage to its end, as the ledger does; returns its result."""
+    last_write = stage(context)
+    with context.store.write() as session:
+        return dict(last_write(session))
+
+
+def add_solver(session: Session, run: str, t: int, parent: str = "base/0") -> None:
+    """Store the Solver of iteration t without files; `parent` is given without the run's name."""
+    _checkpoint(session, run, "solver", t, f"{run}/{parent}")
 
 
 def _checkpoint(session: Session, run: str, role: CheckpointRole, t: int, parent: str | None) -> None:

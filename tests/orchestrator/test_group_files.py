@@ -97,47 +97,35 @@ def test_missing_signals_are_computed_and_named(tmp_path: Path) -> None:
     assert scores["rewards"] == pytest.approx([1.5, 1.5, 0.5])  # the three responses have three skeletons
 
 
+def question(*rollouts: str, more: str = "") -> str:
+    return f'{{"question_id": "a", {more}"rollouts": [{", ".join(rollouts)}]}}'
+
+
+SEVEN = '{"answer": "7"}'
+
+
 @pytest.mark.parametrize(
-    ("method", "line", "complaint"),
+    ("method", "line", "named"),
     [
-        ("grop", "{}", "method 'grop': no such method"),
-        ("ttrl", "{", r"line 1: not JSON"),
-        ("ttrl", "[]", "line 1: the line: Input should be a valid dictionary"),
-        ("ttrl", '{"question_id": "a", "rollouts": []}', "line 1: rollouts: List should have at least 1 item"),
-        (
-            "ttrl",
-            '{"question_id": "a", "rollouts": [{"answer": 7}]}',
-            "line 1: rollouts.0.answer: Input should be",
-        ),
-        ("ttrl", "\n", "expected at least one group, found none"),
-        ("grpo", '{"question_id": "a", "rollouts": [{"answer": "7"}]}', "question a: label: this method learns from"),
-        (
-            "scrl",
-            '{"question_id": "a", "rollouts": [{"answer": "7"}]}',
-            "rollouts.0.mean_entropy: this method needs",
-        ),
-        ("scrl", '{"question_id": "a", "rollouts": [{"mean_entropy": NaN}]}', "line 1: rollouts.0.mean_entropy"),
-        (
-            "evol_rl",
-            '{"question_id": "a", "rollouts": [{"answer": "7", "embedding": [1]}, {"embedding": [1, 2]}]}',
-            "question a: rollouts.embedding: expected vectors of equal length",
-        ),
-        (
-            "pass_at_n",
-            '{"question_id": "a", "label": "7", "rollouts": [{"answer": "7"}]}',
-            "question a: set_size: expected 1 to 1, the number of rollouts, got 4",
-        ),
+        ("grop", "{}", "method 'grop'"),
+        ("ttrl", "{", "line 1: not JSON"),
+        ("ttrl", "[]", "line 1: the line"),
+        ("ttrl", question(), "line 1: rollouts"),
+        ("ttrl", question('{"answer": 7}'), "line 1: rollouts.0.answer"),
+        ("ttrl", "\n", "expected at least one group"),
+        ("grpo", question(SEVEN), "question a: label"),
+        ("scrl", question(SEVEN), "rollouts.0.mean_entropy"),
+        ("scrl", question('{"mean_entropy": NaN}'), "line 1: rollouts.0.mean_entropy"),
+        ("evol_rl", question('{"embedding": [1]}', '{"embedding": [1, 2]}'), "question a: rollouts.embedding"),
+        ("pass_at_n", question(SEVEN, more='"label": "7", '), "question a: set_size"),
     ],
 )
-def test_a_problem_in_the_file_is_named_without_a_traceback(
-    tmp_path: Path, method: str, line: str, complaint: str
-) -> None:
+def test_a_problem_in_the_file_is_named_without_a_traceback(tmp_path: Path, method: str, line: str, named: str) -> None:
     file = tmp_path / "groups.jsonl"
     file.write_text(line)
     done = coevo("methods", "score", method, "--groups", file, "--json")
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert complaint in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert named in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,4 +1,5 @@
-"""Other users of the machine cannot enter the home folder, nor the folders that Ray makes elsewhere."""
+"""Other users of the machine cannot enter the home folder, nor the folders that Ray makes elsewhere. In a home that can
+only be read, commands that read work, and others say which file they could not write."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from orchestrator.installation import cluster
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import Home, NotPrivate, Services, make_private
 from orchestrator.installation.ports import ANY_FREE
+from storage.session import open_store
 
 
 def mode(path: Path) -> int:
@@ -30,20 +32,16 @@ def test_a_private_folder_is_made_and_may_already_exist(tmp_path: Path) -> None:
     assert mode(folder) == 0o700
 
 
-def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    folder = tmp_path / "own"
+def test_a_folder_that_others_may_enter_and_a_link_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+    folder, link = tmp_path / "own", tmp_path / "link"
     folder.mkdir()
     folder.chmod(0o750)
-    with pytest.raises(NotPrivate, match=rf"only its owner may enter, got mode 750: chmod 700 {folder}$"):
+    link.symlink_to(tmp_path)
+    with pytest.raises(NotPrivate, match=rf"got mode 750: chmod 700 {folder}$"):
         make_private(folder)
     assert mode(folder) == 0o750
-
-
-def test_a_link_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "own"
-    folder.symlink_to(tmp_path)
     with pytest.raises(NotPrivate, match=f"expected a folder of user {os.getuid()}, got l"):
-        make_private(folder)
+        make_private(link)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
@@ -55,21 +53,16 @@ def test_another_user_s_folder_is_refused(tmp_path: Path) -> None:
         make_private(folder)
 
 
-def test_no_service_is_started_in_a_home_that_others_can_enter(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
-        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
-    assert not any(tmp_path.iterdir())
-
-
-def test_the_command_makes_no_store_in_a_home_that_others_can_enter(
+def test_no_service_is_started_and_no_store_made_in_a_home_that_others_can_enter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COEVO_DATABASE", raising=False)
     monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     tmp_path.chmod(0o755)
+    with pytest.raises(NotPrivate, match=f"^{tmp_path}: "):
+        cluster.up(Home(tmp_path), ANY_FREE, lambda _line: None)
     result = CliRunner().invoke(app, ["up"])
-    assert (result.exit_code, "got mode 755" in result.stderr) == (1, True)
+    assert (result.exit_code, "mode 755" in result.stderr) == (1, True)
     assert not any(tmp_path.iterdir())
 
 
@@ -130,3 +123,45 @@ def test_the_databases_are_in_the_home_whatever_characters_its_path_has(
     services = Services("", "", "", "http://127.0.0.1:1", "", {})
     prefect = environment(home, services).get("PREFECT_API_DATABASE_CONNECTION_URL")
     assert make_url(prefect or f"sqlite+aiosqlite:///{home.prefect}/prefect.db") == make_url(home.prefect_database)
+
+
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+
+
+@pytest.fixture(scope="module")
+def read_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    folder.chmod(0o700)
+    open_store(f"sqlite:///{folder}/coevo.db", create=True).close()
+    return folder
+
+
+def coevo(read_only: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Call the command in a mount namespace where `home` can only be read."""
+    program = [sys.executable, "-m", "orchestrator.cli", *arguments]
+    command = ["unshare", "--mount", "sh", "-c", READ_ONLY, str(read_only), *program]
+    return subprocess.run(
+        command, env={**os.environ, "COEVO_HOME": str(read_only)}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a folder read-only")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("status", 0),
+        ("store keys list", 0),
+        ("store du", 0),
+        ("down", 1),
+        ("up --free-ports", 1),
+        ("store keys add a --scope read", 1),
+    ],
+)
+def test_a_command_that_must_write_says_what_it_could_not_write(read_only: Path, arguments: str, code: int) -> None:
+    done = coevo(read_only, *arguments.split())
+    if "unshare: " in done.stderr or "mount: " in done.stderr:
+        pytest.skip("this machine allows no mounts")
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if code:
+        assert str(read_only) in done.stderr or "database" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +10,16 @@ import pytest
 
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError, load_config, parse_config
+from core.settings.serving import Service
 from orchestrator.evaluation.request import EvaluationRequest
 from services.inference import access
 
 PRESET = Path(__file__).parents[2] / "deploy" / "runs" / "micro.toml"
 SERVICE = {"url": "http://127.0.0.1:9/v1", "model": "m"}
 REFUSED = [
-    "RAY_AUTH_TOKEN",
-    "PREFECT_API_AUTH_STRING",
-    "PREFECT_API_KEY",
-    "PREFECT_API_DATABASE_CONNECTION_URL",
-    "PREFECT_SERVER_DATABASE_PASSWORD",
-    "COEVO_API_KEY",
-    "COEVO_DATABASE",
-    "COEVO_WEBHOOK_SECRET",
-    "COEVO_SOMETHING_NEW",
-    "",
-    " ",
-    "JUDGE KEY",
-    "JUDGE_KEY\n",
-    "A=B",
-    "ＫＥＹ",
-    "1KEY",
+    *("RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_API_KEY", "PREFECT_API_DATABASE_CONNECTION_URL"),
+    *("PREFECT_SERVER_DATABASE_PASSWORD", "COEVO_API_KEY", "COEVO_DATABASE", "COEVO_WEBHOOK_SECRET"),
+    *("COEVO_SOMETHING_NEW", "", " ", "JUDGE KEY", "JUDGE_KEY\n", "A=B", "ＫＥＹ", "1KEY"),
 ]
 KEY_ITSELF = "sk-proj-0123456789abcdefghij"
 
@@ -46,23 +35,20 @@ def config(setting: str, name: str) -> RunConfig:
     return parse_config(content, "a preset")
 
 
-@pytest.mark.parametrize("setting", ["audit.judge", "solver.signals.embedder"])
+def evaluation(_: str, name: str) -> Service | None:
+    url = SERVICE["url"]
+    return EvaluationRequest(model=url, benchmarks=("micro",), served_model="m", key_variable=name).service
+
+
+@pytest.mark.parametrize(
+    ("read", "setting"), [(config, "audit.judge"), (config, "solver.signals.embedder"), (evaluation, "")]
+)
 @pytest.mark.parametrize("name", [*REFUSED, KEY_ITSELF])
-def test_a_secret_of_coevo_and_what_is_no_variable_are_refused(setting: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{setting}\.key_variable"):
-        config(setting, name)
-
-
-@pytest.mark.parametrize("name", [*REFUSED, KEY_ITSELF])
-def test_an_evaluation_refuses_them_too(name: str) -> None:
-    request = EvaluationRequest(model=SERVICE["url"], benchmarks=("micro",), served_model="m", key_variable=name)
-    with pytest.raises(ConfigError, match="key_variable"):
-        _ = request.service
-
-
-def test_a_key_in_the_place_of_its_variable_is_not_repeated_in_the_error() -> None:
-    with pytest.raises(ConfigError) as error:
-        config("audit.judge", KEY_ITSELF)
+def test_a_secret_of_coevo_and_what_is_no_variable_are_refused_and_a_key_is_not_repeated(
+    read: Callable[[str, str], object], setting: str, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{setting}.*key_variable") as error:
+        read(setting, name)
     assert KEY_ITSELF not in str(error.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from services.drift.series import refresh
 from services.oracles.samples import draw_sample
 from services.run_report.figures import figures
 from storage import queries
-from storage.rows import TrainedOnRow
+from storage.rows import SeriesPoint, TrainedOnRow
 from storage.session import Store
 from tests.synthetic_run import CONFIG as BANDED
-from tests.synthetic_run import context_of, create, evaluate, finish, held_out, label, vote_of
+from tests.synthetic_run import context_of, create, evaluate, finish, held_out, label, stored, vote_of
 
 CONFIG = BANDED.model_copy(update={"solver": BANDED.solver.model_copy(update={"reward": Scrl()})})
 RUN, JUDGE = "one", "judge_gpt"
@@ -59,6 +60,11 @@ def run(sqlite: Store) -> Store:
     return sqlite
 
 
+@pytest.fixture
+def api(run: Store, tmp_path: Path) -> TestClient:
+    return TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+
+
 def train(session: Session, run: str, t: int) -> None:
     """Store an iteration's Solver, which learned from three questions in two steps and labelled them anew in each."""
     solver = Checkpoint(f"{run}/solver/{t}", run, "solver", t, 1, f"/checkpoints/{run}/{t}", "0" * 64, f"{run}/base/0")
@@ -90,7 +96,7 @@ def figures_of_series(store: Store) -> dict[tuple[str, str], Figure]:
     """The label accuracies of the series, which alerts and the guard use."""
     with store.read() as session:
         points = queries.series.series_of(session, RUN, "label_accuracy")
-    return {(p.oracle, p.over): (p.value, p.lo, p.hi, p.n) for p in points if p.lo is not None and p.hi is not None}
+    return {(point.oracle, point.over): _figure(point) for point in points}
 
 
 def figures_of_rest(api: TestClient) -> dict[tuple[str, str], Figure]:
@@ -104,50 +110,48 @@ def figures_of_metrics(
 ) -> dict[tuple[str, str], Figure]:
     """The label accuracies of the metrics for Prometheus, which Grafana shows."""
     prefix = f"coevo_{name}_"
-    values = {
+    values: dict[tuple[str, str, str], Any] = {
         (sample.name.removeprefix(prefix), sample.labels["oracle"], sample.labels["slice"]): sample.value
         for family in text_string_to_metric_families(api.get("/metrics").text)
         for sample in family.samples
         if sample.name.startswith(prefix)
     }
     keys = {(oracle, over) for _, oracle, over in values}
-    return {
-        key: (
-            values["ratio", *key],
-            values["ci_lower_ratio", *key],
-            values["ci_upper_ratio", *key],
-            int(values[n, *key]),
-        )
-        for key in keys
-    }
+    names = ("ratio", "ci_lower_ratio", "ci_upper_ratio", n)
+    return {key: (*(values[part, *key] for part in names),) for key in keys}
 
 
-def figures_of_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Figure]:
+def figures_of_command() -> dict[tuple[str, str], Figure]:
     """The label accuracies of the command line."""
-    monkeypatch.setenv("COEVO_HOME", str(home))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     shown = json.loads(CliRunner().invoke(app, ["show", "labels", RUN, "--json"]).stdout)
     return _by_oracle(shown["measured"])
 
 
 def _by_oracle(accuracies: list[dict[str, Any]]) -> dict[tuple[str, str], Figure]:
-    figures = {(accuracy["oracle"], accuracy["over"]): accuracy["figure"] for accuracy in accuracies}
-    return {key: (figure["value"], figure["lo"], figure["hi"], figure["n"]) for key, figure in figures.items()}
+    return {(accuracy["oracle"], accuracy["over"]): _figure(accuracy["figure"]) for accuracy in accuracies}
 
 
-def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+def _figure(shown: dict[str, Any] | SeriesPoint) -> Any:
+    """What REST, the command line or the series say of a figure."""
+    values = shown if isinstance(shown, dict) else asdict(shown)
+    return tuple(values[name] for name in ("value", "lo", "hi", "n"))
+
+
+@pytest.mark.usefixtures("home")
+def test_every_view_has_the_same_label_accuracy(run: Store, api: TestClient, tmp_path: Path) -> None:
     of_report = figures_of_report(run)
     assert of_report.keys() == {(oracle, over) for oracle in ("exact", JUDGE) for over in ("kept", "all")}
     for view in (
         figures_of_series(run),
         figures_of_rest(api),
         figures_of_metrics(api),
-        figures_of_command(tmp_path, monkeypatch),
+        figures_of_command(),
     ):
         assert view.keys() == of_report.keys()
         for key, figure in view.items():
             assert figure == pytest.approx(of_report[key], abs=1e-12), key
+    signal = stored(context_of(run, RUN, 1, home=tmp_path), check_health)["signals"]["label_accuracy_kept"]
+    assert (signal["value"], *signal["ci95"], signal["n"]) == figures_of_series(run)["exact", "kept"]
     # By hand: 5 of 20 kept labels; 65 of all 81 labels, where the ill-posed question's label is not right.
     assert of_report["exact", "kept"][::3] == (0.25, 20)
     assert of_report["exact", "all"][::3] == (65 / 81, 81)
@@ -156,8 +160,7 @@ def test_every_view_has_the_same_label_accuracy(run: Store, tmp_path: Path, monk
     assert abs(of_report[JUDGE, "all"][0] - plain) > 0.01
 
 
-def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path: Path) -> None:
-    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
+def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, api: TestClient, tmp_path: Path) -> None:
     # By hand: 29 of 32 samples are right, but n is four, the number of items.
     latest = (29 / 32, pytest.approx(0.455, abs=1e-3), pytest.approx(0.993, abs=1e-3), 4)
     report: Any = figures(run, RUN)["iterations"]
@@ -168,62 +171,50 @@ def test_every_view_has_the_same_accuracy_on_the_benchmark(run: Store, tmp_path:
     evaluations = [e["pass_at_1"] for e in api.get(f"{PREFIX}/runs/{RUN}/evaluations").json()]
     series = api.get(f"{PREFIX}/runs/{RUN}/series", params={"name": "held_out"}).json()
     for t, figure in enumerate(of_report):
-        assert (points[t].value, points[t].lo, points[t].hi, points[t].n) == figure
-        for view in (evaluations[t], series[t]):
-            assert (view["value"], view["lo"], view["hi"], view["n"]) == figure
+        for view in (points[t], evaluations[t], series[t]):
+            assert _figure(view) == figure
     assert figures_of_metrics(api, "held_out_accuracy", "n") == {("", ""): of_report[1]}
-    with run.write() as session:
-        signals = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]
+    signals = stored(context_of(run, RUN, 1, home=tmp_path), check_health)["signals"]
     assert (signals["pass_at_1"], signals["best_pass_at_1"]) == (of_report[1][0], of_report[1][0])
 
 
-def test_every_view_has_the_same_mean_p_hat(run: Store, tmp_path: Path) -> None:
+def test_every_view_has_the_same_mean_p_hat(run: Store, api: TestClient, tmp_path: Path) -> None:
     """The series and the report have its interval and n; the statistics of the iteration have its value alone."""
-    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     report: Any = figures(run, RUN)["iterations"][1]["p_hat"]
     with run.read() as session:
         [point] = queries.series.series_of(session, RUN, "p_hat", over="all")
         statistics = queries.figures.filter_stats_of(session, RUN)[1]
-    figure = (point.value, point.lo, point.hi, point.n)
+    figure = _figure(point)
     assert (report["value"], *report["ci95"], report["n"]) == pytest.approx(figure)
     assert figures_of_metrics(api, "p_hat", "n")["", "all"] == figure
     assert statistics.mean_p_hat == pytest.approx(point.value)
     assert api.get(f"{PREFIX}/runs/{RUN}/iterations").json()[1]["mean_p_hat"] == statistics.mean_p_hat
 
 
+@pytest.mark.usefixtures("home")
 def test_every_view_has_the_same_figures_of_labels_made_in_training(
-    run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Store, api: TestClient, tmp_path: Path
 ) -> None:
-    api = TestClient(create_app(run, tmp_path, ask_for_keys=False), "http://localhost")
     of_report: Any = figures(run, RUN)["iterations"][1]
     # By hand: two of five labels are right; five of six prompts were labelled, so n is 5/6 of three questions, rounded
     # up. One of six prompts had negatives.
     expected = {"training_label_accuracy": (2 / 5, 3), "training_labelled_share": (5 / 6, 3)}
     expected["negative_label_accuracy"] = (1.0, 1)
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     rows = json.loads(CliRunner().invoke(app, ["show", "series", RUN, "--json"]).stdout)
     for name, (value, n) in expected.items():
         with run.read() as session:
             [point] = queries.series.series_of(session, RUN, name)
-        figure = (point.value, point.lo, point.hi, point.n)
+        figure = _figure(point)
         assert figure == (pytest.approx(value), *wilson_at(point.value, n, n), n)
         assert (of_report[name]["value"], *of_report[name]["ci95"], of_report[name]["n"]) == figure
         [row] = [row for row in rows if row["name"] == name]
-        assert (row["value"], row["lo"], row["hi"], row["n"], row["oracle"]) == (*figure, "exact")
+        assert (*_figure(row), row["oracle"]) == (*figure, "exact")
         prefix, count = (name, "checked") if name.endswith("accuracy") else (name.removesuffix("_share"), "n")
         assert figures_of_metrics(api, prefix, count)["exact", ""] == figure
     first, second = api.get(f"{PREFIX}/runs/{RUN}/training-labels").json()
     assert (first["step"], first["accuracy"]["value"], first["accuracy"]["n"]) == (1, 0.5, 2)
     assert (first["labelled"]["value"], first["negatives"]["n"], first["oracle"]) == (pytest.approx(2 / 3), 1, "exact")
     assert (second["accuracy"]["n"], second["negatives"]) == (3, None)
-
-
-def test_the_guard_s_label_accuracy_is_that_of_the_series(run: Store, tmp_path: Path) -> None:
-    with run.write() as session:
-        signal = check_health(context_of(run, RUN, 1, home=tmp_path))(session)["signals"]["label_accuracy_kept"]
-    value, lo, hi, n = figures_of_series(run)["exact", "kept"]
-    assert signal == {"value": value, "ci95": [lo, hi], "n": n}
 
 
 def _verdicts(store: Store, oracle: str) -> list[OracleVerdict]:

@@ -45,21 +45,37 @@ ELSEWHERE = "another-host:7:1"
 REPLACED = owner().partition("@")[0] + "@an-earlier-container:7:1"  # its lease has ended
 
 
+MINE, OTHER = worker_name(), "another-host"
+# Run -> the state of its flow run, its worker and the flow run's process (None: it was not recorded yet), the holder of
+# the run's lease; then, after the orphans were ended, the flow run's state and the run's status.
+FLOW_RUNS: dict[str, tuple[State[Any], str, str | None, str | None, StateType, str]] = {
+    "killed": (Running(), MINE, DEAD, DEAD, StateType.CRASHED, "failed"),
+    "asked": (Cancelling(), MINE, DEAD, None, StateType.CANCELLED, "cancelled"),
+    "alive": (Running(), MINE, owner(), owner(), StateType.RUNNING, "running"),
+    "elsewhere": (Running(), OTHER, ELSEWHERE, ELSEWHERE, StateType.RUNNING, "running"),
+    "waiting": (Pending(), MINE, None, None, StateType.CRASHED, "failed"),
+    "theirs": (Pending(), OTHER, None, None, StateType.PENDING, "running"),
+    "goes-on": (Running(), MINE, DEAD, ELSEWHERE, StateType.CRASHED, "running"),  # another machine works on it
+    "replaced": (Running(), MINE, REPLACED, None, StateType.CRASHED, "failed"),
+}
+
+
 @pytest.fixture
 def store(sqlite: Store) -> Store:
     with sqlite.write() as session:
-        for name in ("killed", "asked", "alive", "elsewhere", "waiting", "theirs", "goes-on", "replaced"):
+        for name in FLOW_RUNS:
             queries.runs.create_run(session, name=name, config=load_config(PRESETS / "demo.toml"), preset="demo")
             queries.runs.set_run_status(session, name, "running")
     return sqlite
 
 
-def flow_run(prefect: SyncPrefectClient, run: str, state: State[Any], **labels: str) -> UUID:
+def flow_run(prefect: SyncPrefectClient, run: str, state: State[Any], worker: str, process: str | None) -> UUID:
     """Create a flow run of the server's deployment, in a state in which a worker or a flow would have left it."""
     deployment = prefect.read_deployment_by_name("co-evolve/co-evolve")
     created = prefect.create_flow_run_from_deployment(deployment.id, parameters={"run": run}, name=run)
     prefect.update_flow_run(created.id, infrastructure_pid="1")
-    prefect.update_flow_run_labels(created.id, {name.replace("_", "."): value for name, value in labels.items()})
+    labels = {"prefect.worker.name": worker, **({"coevo.process": process} if process else {})}
+    prefect.update_flow_run_labels(created.id, labels)
     prefect.set_flow_run_state(created.id, state, force=True)
     return created.id
 
@@ -69,49 +85,22 @@ def state_of(prefect: SyncPrefectClient, flow_run: UUID) -> StateType | None:
 
 
 def test_flow_runs_of_dead_processes_are_ended_and_no_others(prefect: SyncPrefectClient, store: Store) -> None:
-    mine, other = worker_name(), "another-host"
-    flow_runs = {
-        "killed": flow_run(prefect, "killed", Running(), prefect_worker_name=mine, coevo_process=DEAD),
-        "asked": flow_run(prefect, "asked", Cancelling(), prefect_worker_name=mine, coevo_process=DEAD),
-        "alive": flow_run(prefect, "alive", Running(), prefect_worker_name=mine, coevo_process=owner()),
-        "elsewhere": flow_run(prefect, "elsewhere", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE),
-        # The process of these flow runs has not been recorded yet.
-        "waiting": flow_run(prefect, "waiting", Pending(), prefect_worker_name=mine),
-        "theirs": flow_run(prefect, "theirs", Pending(), prefect_worker_name=other),
-        "goes-on": flow_run(prefect, "goes-on", Running(), prefect_worker_name=mine, coevo_process=DEAD),
-        "replaced": flow_run(prefect, "replaced", Running(), prefect_worker_name=mine, coevo_process=REPLACED),
-    }
-    again = flow_run(prefect, "goes-on", Running(), prefect_worker_name=other, coevo_process=ELSEWHERE)
-    holders = {"killed": DEAD, "alive": owner(), "elsewhere": ELSEWHERE, "goes-on": ELSEWHERE}
+    flow_runs = {run: flow_run(prefect, run, *row[:3]) for run, row in FLOW_RUNS.items()}
+    again = flow_run(prefect, "goes-on", Running(), OTHER, ELSEWHERE)
+    holders = {run: row[3] for run, row in FLOW_RUNS.items() if row[3]}
     with store.write() as session:
         for run, holder in holders.items():
             queries.run_leases.claim_run(session, run=run, owner=holder, lease_seconds=600)
-    assert sorted(end_orphans(store, mine)) == ["asked", "goes-on", "killed", "replaced", "waiting"]
+    assert sorted(end_orphans(store, MINE)) == ["asked", "goes-on", "killed", "replaced", "waiting"]
     with store.read() as session:
         leases = {run: queries.run_leases.run_holder(session, run) for run in holders}
+        statuses = {row.name: row.status for row in queries.runs.list_runs(session)}
     assert {run: lease and lease.owner for run, lease in leases.items()} == {**holders, "killed": None}
-    assert {name: state_of(prefect, id_) for name, id_ in flow_runs.items()} == {
-        "killed": StateType.CRASHED,
-        "asked": StateType.CANCELLED,
-        "alive": StateType.RUNNING,
-        "elsewhere": StateType.RUNNING,
-        "waiting": StateType.CRASHED,
-        "theirs": StateType.PENDING,
-        "goes-on": StateType.CRASHED,
-        "replaced": StateType.CRASHED,
+    assert {run: state_of(prefect, id_) for run, id_ in flow_runs.items()} == {
+        r: row[4] for r, row in FLOW_RUNS.items()
     }
+    assert statuses == {run: row[5] for run, row in FLOW_RUNS.items()}
     assert state_of(prefect, again) == StateType.RUNNING
-    with store.read() as session:
-        assert {row.name: row.status for row in queries.runs.list_runs(session)} == {
-            "killed": "failed",
-            "asked": "cancelled",
-            "alive": "running",
-            "elsewhere": "running",
-            "waiting": "failed",
-            "theirs": "running",
-            "goes-on": "running",  # another machine works on it
-            "replaced": "failed",
-        }
 
 
 def test_a_killed_worker_s_flow_run_is_ended_with_its_subflow(

@@ -1,10 +1,13 @@
-"""Files of questions as the Hugging Face hub has them: formats, columns and what counts as a true answer."""
+"""Files of questions as the Hugging Face hub has them: formats, columns, what counts as a true answer, and small files
+that would fill the memory."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from core.settings.config import SelfTraining
 from core.settings.parsing import parse_config
 from orchestrator.question_sets import rows as question_rows
 from orchestrator.question_sets.benchmarks import BenchmarkError, load_benchmark
+from orchestrator.question_sets.parquet import parquet_batches
 from orchestrator.question_sets.prompts import GivenPrompt, PromptsError, read_prompts
 
 QUESTION = "What is 1/10?"
@@ -76,9 +80,8 @@ def test_every_format_gives_the_same_prompts(name: str, content: Callable[[list[
     (tmp_path / name).write_bytes(content(rows))
     expected = [GivenPrompt(QUESTION, "0.1"), GivenPrompt("Größe?", "x + 1")]
     assert read(tmp_path / name) == expected
-    assert [(item.problem, item.answer) for item in load_benchmark(str(tmp_path / name))] == [
-        (prompt.text, prompt.answer) for prompt in expected
-    ]
+    items = load_benchmark(str(tmp_path / name))
+    assert [GivenPrompt(item.problem, item.answer) for item in items] == expected
 
 
 @pytest.mark.parametrize("ending", ["arrow", "parquet"])
@@ -124,6 +127,9 @@ def test_a_small_compressed_file_of_one_long_line_does_not_fill_the_memory(
         read(tmp_path / "p.jsonl.gz")
 
 
+NO_REPLY = {"role": "assistant", "content": None}
+
+
 def user(content: Any) -> Row:
     return {"role": "user", "content": content}
 
@@ -160,12 +166,9 @@ def user(content: Any) -> Row:
         ({"m": '[{"role": "user", "content": "?1"}]'}, "m", None, GivenPrompt("?1", None)),
         ({"m": user("?1")}, "m", None, GivenPrompt("?1", None)),
         ({"m": [{"role": "User", "content": ["?1"]}]}, "m", None, GivenPrompt("?1", None)),
-        (
-            {"m": [{"from": "human", "value": "?1", "role": None}, {"role": "assistant", "content": None}]},
-            "m",
-            None,
-            GivenPrompt("?1", None),
-        ),
+        ({"m": [{"from": "human", "value": "?1", "role": None}, NO_REPLY]}, "m", None, GivenPrompt("?1", None)),
+        # Lone surrogates, which JSON has as escapes, are replaced: models and the store get well-formed texts.
+        ({"p": "?1\ud83d", "a": ["2 \ud83d"]}, "p", "a", GivenPrompt("?1\ufffd", "2 \ufffd")),
     ],
 )
 def test_columns_as_the_hub_has_them(
@@ -180,20 +183,9 @@ def test_columns_as_the_hub_has_them(
 
 NO_ANSWERS = [
     *("NaN", "Infinity", "-Infinity", "1e999", "null", "true", '""', '" "', "[]", "{}", "[null]", '["7", NaN]'),
-    *(
-        '"NA"',
-        '"#N/A"',
-        '"NaT"',
-        '"nil"',
-        '"notfound"',
-        '"?"',
-        '"-"',
-        '"\\u200b"',
-        '"\\u0000"',
-        '["7", "?"]',
-        '"5 ####"',
-    ),
-    *('[["7"]]', '"nan"', '"NaN"', '"None"', '"null"', '"NULL"', '"Infinity"', '"-inf"', '"N/A"', '"<NA>"', '" none "'),
+    *('"NA"', '"#N/A"', '"NaT"', '"nil"', '"notfound"', '"?"', '"-"', '"\\u200b"', '"\\u0000"', '["7", "?"]'),
+    *('[["7"]]', '"5 ####"', '"nan"', '"NaN"', '"None"', '"null"', '"NULL"', '"Infinity"', '"-inf"', '"N/A"', '"<NA>"'),
+    '" none "',
 ]
 
 
@@ -241,10 +233,8 @@ def test_what_is_no_option_is_refused_with_line_and_column(option: Any, tmp_path
 def test_a_missing_id_and_level_may_be_written_as_nan(tmp_path: Path) -> None:
     row = {"problem": "?1", "answer": "7", "id": float("nan"), "level": float("nan")}
     (tmp_path / "p.jsonl").write_bytes(lines([row, row]))
-    assert [(item.id, item.level) for item in load_benchmark(str(tmp_path / "p.jsonl"))] == [
-        ("p/00000", None),
-        ("p/00001", None),
-    ]
+    items = load_benchmark(str(tmp_path / "p.jsonl"))
+    assert [(item.id, item.level) for item in items] == [("p/00000", None), ("p/00001", None)]
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
@@ -262,3 +252,47 @@ def test_a_float_has_no_digits_that_its_file_does_not_have(kind: pa.DataType, en
     answers = [prompt.answer for column in columns for prompt in read(file, answer=column)]
     assert answers == ["0.1", "0.1", "0.3", "0.7"]
     assert [item.answer for item in load_benchmark(str(file))] == ["0.1"]
+
+
+TEXT = "x" * (1 << 22)
+READ = "import resource, sys; from pathlib import Path; from orchestrator.question_sets.parquet import parquet_batches"
+READ += "\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss"
+READ += "\ntry: next(parquet_batches(Path(sys.argv[1]))).to_pylist()"
+READ += "\nexcept Exception as error: print(type(error).__name__)"
+READ += "\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+
+
+@pytest.mark.parametrize("as_dictionary", [True, False])
+def test_a_small_file_with_long_texts_is_refused_before_it_is_in_memory(as_dictionary: bool, tmp_path: Path) -> None:
+    """Of 64 rows with 4 MiB each, the first one alone took 700 MB."""
+    file = tmp_path / "p.parquet"
+    table = pa.table({"problem": [TEXT] * 64})
+    pq.write_table(table, file, compression="zstd", use_dictionary=as_dictionary)
+    assert file.stat().st_size < 100_000
+    ended = subprocess.run([sys.executable, "-c", READ, str(file)], capture_output=True, text=True, check=True)
+    error, kilobytes = ended.stdout.split()
+    assert error == "ArrowInvalid"
+    assert int(kilobytes) < 100_000
+
+
+def test_a_list_with_too_many_values_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"problem": [[1] * 20_000] * 4}), file)
+    with pytest.raises(pa.ArrowInvalid):
+        next(parquet_batches(file)).to_pylist()
+
+
+def test_ordinary_rows_are_as_they_were_written(tmp_path: Path) -> None:
+    """Repeated texts, lists of messages, missing values, and texts so long that few fit into a part."""
+    messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    rows = [
+        {
+            "problem": f"{index % 3}" * (1 + 200_000 * (index % 50 == 0)),
+            "messages": messages,
+            "level": index % 5 or None,
+        }
+        for index in range(600)
+    ]
+    for compression in ("snappy", "zstd", "none"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p.parquet", compression=compression, row_group_size=250)
+        assert [row for batch in parquet_batches(tmp_path / "p.parquet") for row in batch.to_pylist()] == rows

@@ -31,11 +31,6 @@ VOTES: list[list[str | None]] = [
 ]
 
 
-@pytest.fixture
-def store(sqlite: Store) -> Store:
-    return sqlite
-
-
 def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error: float = 0.0) -> None:
     base = f"{RUN}/base/0"
     questions = [Question(question_id(RUN, 1, i), RUN, 1, i, f"q{i}?", "raw", base, i) for i in range(len(VOTES))]
@@ -75,10 +70,11 @@ def replay_methods(store: Store, texts: Path, names: list[str], kept: bool = Fal
     return replay(store, texts, RUN, 1, [parse_method(name) for name in names], kept)
 
 
-def test_the_figures_of_three_methods_by_hand(store: Store, tmp_path: Path) -> None:
-    fill(store, tmp_path / "texts")
-    result = replay_methods(store, tmp_path / "texts", ["ttrl", "scrl", "supervised"])
+def test_the_figures_of_three_methods_by_hand(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite, tmp_path / "texts")
+    result = replay_methods(sqlite, tmp_path / "texts", ["ttrl", "scrl", "supervised"])
     assert (result["questions"], result["rollouts"], result["over"]) == (4, 16, "asked")
+    assert replay_methods(sqlite, tmp_path / "texts", ["ttrl"], kept=True)["questions"] == 2
     ttrl, scrl, supervised = (result["methods"][name] for name in ("ttrl", "scrl", "supervised"))
     # The majorities are 7, 8, 7 (the smaller key of a tie) and 7: three of four are right. Rewards: 3 + 3 + 2 + 1 of
     # 16.
@@ -104,9 +100,9 @@ def test_the_figures_of_three_methods_by_hand(store: Store, tmp_path: Path) -> N
     }
 
 
-def test_all_methods_can_be_replayed_and_shown(store: Store, tmp_path: Path) -> None:
-    fill(store, tmp_path / "texts")
-    result = replay_methods(store, tmp_path / "texts", list(METHODS))
+def test_all_methods_can_be_replayed_and_shown(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite, tmp_path / "texts")
+    result = replay_methods(sqlite, tmp_path / "texts", list(METHODS))
     assert not any("skipped" in row for row in result["methods"].values())
     json.dumps(result, allow_nan=False)
     shown = io.StringIO()
@@ -115,14 +111,9 @@ def test_all_methods_can_be_replayed_and_shown(store: Store, tmp_path: Path) -> 
     assert "n = 4" in shown.getvalue()
 
 
-def test_a_replay_can_be_limited_to_kept_questions(store: Store, tmp_path: Path) -> None:
-    fill(store, tmp_path / "texts")
-    assert (replay_methods(store, tmp_path / "texts", ["ttrl"], kept=True))["questions"] == 2
-
-
-def test_a_method_whose_signals_are_not_stored_is_skipped_with_the_reason(store: Store, tmp_path: Path) -> None:
-    fill(store, None, entropies=False)
-    result = replay_methods(store, tmp_path / "texts", ["evol_rl", "poly_epo", "scrl", "ttrl"])
+def test_a_method_whose_signals_are_not_stored_is_skipped_with_the_reason(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite, None, entropies=False)
+    result = replay_methods(sqlite, tmp_path / "texts", ["evol_rl", "poly_epo", "scrl", "ttrl"])
     assert result["methods"]["evol_rl"] == {"skipped": "no texts are stored (rollout_text)"}
     assert result["methods"]["poly_epo"] == {"skipped": "no texts are stored (rollout_text)"}
     assert result["methods"]["scrl"] == {"skipped": "no entropies are stored"}
@@ -130,18 +121,18 @@ def test_a_method_whose_signals_are_not_stored_is_skipped_with_the_reason(store:
     assert result["advantage_correlation"]["methods"] == ["ttrl"]
 
 
-def test_estimated_entropies_are_named_as_such(store: Store, tmp_path: Path) -> None:
-    fill(store, tmp_path / "texts", entropy_error=0.25)
-    result = replay_methods(store, tmp_path / "texts", ["scrl"])
+def test_estimated_entropies_are_named_as_such(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite, tmp_path / "texts", entropy_error=0.25)
+    result = replay_methods(sqlite, tmp_path / "texts", ["scrl"])
     assert result["estimated_entropies"] == {"rollouts": result["rollouts"], "greatest_error": 0.25}
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table(result))
     assert "with an error of at most 0.250 nats a token" in " ".join(console.export_text().split())
 
 
-def test_an_iteration_without_votes_and_an_unknown_run_are_refused(store: Store, tmp_path: Path) -> None:
-    fill(store, None)
-    with pytest.raises(ReplayError, match="run made-up, iteration 2: expected stored votes, found none"):
-        replay(store, tmp_path, RUN, 2, [parse_method("ttrl")])
+def test_an_iteration_without_votes_and_an_unknown_run_are_refused(sqlite: Store, tmp_path: Path) -> None:
+    fill(sqlite, None)
+    with pytest.raises(ReplayError, match="run made-up, iteration 2"):
+        replay(sqlite, tmp_path, RUN, 2, [parse_method("ttrl")])
     with pytest.raises(StoreError, match="nobody"):
-        replay(store, tmp_path, "nobody", 1, [parse_method("ttrl")])
+        replay(sqlite, tmp_path, "nobody", 1, [parse_method("ttrl")])

@@ -66,13 +66,10 @@ def test_the_result_is_the_solver_that_the_run_went_back_to(sqlite: Store) -> No
     assert "after one iteration" in headline(measures)
     sentences = details(measures)
     assert plain(sentences[0]).startswith("Held-out pass@1 went from 25.0% [21.9, 28.4] to 62.5%")
-    picked = (
-        "The run went on to iteration 3 and came back to the Solver of iteration 1, picked by micro-validation, not "
-    )
-    assert f"{picked}by this benchmark." in sentences
+    assert any("to the Solver of iteration 1, picked by micro-validation, not" in sentence for sentence in sentences)
     assert not any("lost again" in sentence for sentence in sentences)  # the result does not have the later loss
-    ends = "The run was stopped after iteration 3: it ends with the Solver of iteration 1."
-    assert decisions(measures) == {3: ends}
+    [ended] = decisions(measures).items()
+    assert (ended[0], ended[1].endswith("it ends with the Solver of iteration 1.")) == (3, True)
 
 
 def test_a_solver_picked_by_its_own_benchmark_is_reported_as_such(sqlite: Store) -> None:
@@ -118,10 +115,8 @@ def test_a_run_that_went_back_to_its_base_model_has_learned_nothing(sqlite: Stor
     decide(sqlite, 2, "stop", "st/base/0")
     measures = measure(sqlite, "st")
     sentence = plain(headline(measures))
-    assert (
-        sentence
-        == "The Solver is the base model again: after 2 iterations pass@1 had moved by -50.0 points [-56.2, -43.2]."
-    )
+    assert sentence.startswith("The Solver is the base model again: after 2 iterations")
+    assert "-50.0 points [-56.2, -43.2]" in sentence
     assert "it ends with the base model" in decisions(measures)[2]
 
 
@@ -161,9 +156,8 @@ def test_the_accuracy_of_labels_made_in_training_is_reported_with_n(sqlite: Stor
 
 
 def test_the_table_is_about_given_prompts(sqlite: Store) -> None:
-    settings = config(
-        early_stopping={"benchmark": "micro-validation"}, prompts={"file": "benchmark", "labels": "offline"}
-    )
+    prompts = {"file": "benchmark", "labels": "offline"}
+    settings = config(early_stopping={"benchmark": "micro-validation"}, prompts=prompts)
     rounds(sqlite, settings, 2, 5, 3)
     with sqlite.write() as session:
         questions = [("What is 1 + 2?", vote_of(("3", 5), ("2", 5))), ("What is 2 + 2?", vote_of(("6", 4), ("4", 3)))]

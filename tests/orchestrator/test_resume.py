@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,7 +16,6 @@ from sqlalchemy import func, select
 from orchestrator.plan import LOOP, WITH_BRANCH
 from orchestrator.verification.run import verify_run
 from storage import queries
-from storage.files.checkpoints import verify
 from storage.models import EvaluatedItems, Evaluations, TrainMetrics
 from tests.live import COEVO, Live, wait_until
 from tests.orchestrator import whole_runs
@@ -180,11 +178,3 @@ def test_what_a_run_has_cost_adds_up(live: Live, whole_run: WholeRun) -> None:
     text = live.coevo("show", "cost", whole_run.name).stdout
     assert f"{total['reply_tokens']:,}" in text
     assert "kept questions took" in text
-
-
-def test_a_run_s_checkpoints_match_their_manifests(live: Live, whole_run: WholeRun) -> None:
-    with live.store().read() as session:
-        checkpoints = queries.checkpoints.checkpoints_of(session, whole_run.name)
-    assert [c.role for c in checkpoints] == ["base", "challenger", "solver", "labelled"]
-    for checkpoint in checkpoints:
-        verify(Path(checkpoint.path), checkpoint.sha256)

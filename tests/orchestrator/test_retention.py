@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from core.settings.config import CoEvolution, Retention, RunConfig
@@ -39,14 +40,6 @@ BEST_AND_LAST = Retention(keep="best_and_last")
 CONFIG = CoEvolution()
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "PREFECT_API_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return Home(tmp_path)
-
-
 def add_iteration(
     store: Store, home: Home, t: int, right: int, result: dict[str, Any] | None = None, config: RunConfig = CONFIG
 ) -> None:
@@ -66,12 +59,28 @@ def add_iteration(
             finish(session, "r", t, "check_health", {"action": "ignore", "back_to": None, **(result or {})}, 1)
 
 
+def add_iterations(store: Store, home: Home, *rights: int, config: RunConfig = CONFIG) -> None:
+    for t, right in enumerate(rights):
+        add_iteration(store, home, t, right, config=config)
+
+
 def back_to(solver: str, challenger: str, action: str = "roll_back") -> dict[str, Any]:
     return {"action": action, "back_to": {"solver": f"r/{solver}", "challenger": f"r/{challenger}"}}
 
 
+def begin_evaluation(session: Session) -> str:
+    names = {"model": "r/solver/1", "checkpoint": "r/solver/1", "benchmark": "other"}
+    return queries.evaluations.begin_evaluation(session, run=None, manifest={}, **names).id
+
+
 def folders(home: Home) -> set[str]:
     return {path.relative_to(home.checkpoints / "r").as_posix() for path in (home.checkpoints / "r").glob("*/*")}
+
+
+def thinned(store: Store, home: Home) -> set[str]:
+    """The folders that stay when only the best and the last iteration are kept."""
+    remove_unkept(home, store, "r", BEST_AND_LAST)
+    return folders(home)
 
 
 def of(*iterations: int, roles: tuple[str, ...] = ("challenger", "solver")) -> set[str]:
@@ -82,8 +91,7 @@ def of(*iterations: int, roles: tuple[str, ...] = ("challenger", "solver")) -> s
 def test_the_best_and_the_last_stay_and_every_kth(
     sqlite: Store, home: Home, keep: str | int, kept: tuple[int, ...]
 ) -> None:
-    for t, right in enumerate((1, 3, 8, 5, 5, 6)):
-        add_iteration(sqlite, home, t, right)
+    add_iterations(sqlite, home, 1, 3, 8, 5, 5, 6)
     removals = remove_unkept(home, sqlite, "r", Retention.model_validate({"keep": keep}))
     assert folders(home) == of(*kept)
     gone = {f"r/{name}" for name in of(*range(1, 6)) - of(*kept)}
@@ -96,43 +104,46 @@ def test_the_best_and_the_last_stay_and_every_kth(
     assert remove_unkept(home, sqlite, "r", BEST_AND_LAST if keep == "best_and_last" else Retention(keep="all")) == []
 
 
-def test_a_branch_stays_with_the_iterations_that_stay(sqlite: Store, home: Home) -> None:
-    branch = parse_config({"labelled": {"file": "micro", "limit": 9, "chained": False}}, "test")
-    for t, right in enumerate((1, 8, 2, 3)):
-        add_iteration(sqlite, home, t, right, config=branch)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 3, roles=("challenger", "solver", "labelled"))
-
-
-def test_rounds_on_given_prompts_keep_the_base_the_best_and_the_last(sqlite: Store, home: Home) -> None:
-    rounds = parse_config({"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}}, "test")
-    for t, right in enumerate((5, 3, 8, 2, 1)):
-        add_iteration(sqlite, home, t, right, config=rounds)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(2, 4, roles=("solver",))
+@pytest.mark.parametrize(
+    ("settings", "rights", "kept"),
+    [
+        (
+            {"labelled": {"file": "micro", "limit": 9, "chained": False}},
+            (1, 8, 2, 3),
+            of(1, 3, roles=("challenger", "solver", "labelled")),
+        ),
+        (
+            {"prompts": {"file": "micro", "limit": 9}, "solver": {"reward": {"type": "srt"}}},
+            (5, 3, 8, 2, 1),
+            of(2, 4, roles=("solver",)),
+        ),
+    ],
+    ids=["a branch", "rounds on given prompts"],
+)
+def test_every_role_of_a_run_stays_with_its_iteration(
+    sqlite: Store, home: Home, settings: dict[str, Any], rights: tuple[int, ...], kept: set[str]
+) -> None:
+    add_iterations(sqlite, home, *rights, config=parse_config(settings, "test"))
+    assert thinned(sqlite, home) == kept
 
 
 def test_after_a_roll_back_what_the_run_continues_from_stays(sqlite: Store, home: Home) -> None:
     """Iteration 3 is the best of all but was discarded, and iteration 2 is where the run went back to."""
     for t, right in enumerate((1, 3, 6, 9)):
         add_iteration(sqlite, home, t, right, back_to("solver/2", "challenger/2") if t == 3 else None)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(2, 3)  # a person may yet stop the run with iteration 3
+    assert thinned(sqlite, home) == of(2, 3)  # a person may yet stop the run with iteration 3
     add_iteration(sqlite, home, 4, 4)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(2, 3, 4)
+    assert thinned(sqlite, home) == of(2, 3, 4)
 
 
 def test_an_iteration_that_waits_for_a_person_can_still_be_rolled_back(sqlite: Store, home: Home) -> None:
     """Iteration 3 is the best of all, but a person may decide to go back to iteration 1."""
     for t, right in enumerate((1, 4, 3, 9)):
         add_iteration(sqlite, home, t, right, {"action": "pause"} if t == 3 else None)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 2, 3)
+    assert thinned(sqlite, home) == of(1, 2, 3)
     with sqlite.write() as session:
         finish(session, "r", 3, "ask_a_person", {"action": "warn", "back_to": None}, 1)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(3)
+    assert thinned(sqlite, home) == of(3)
 
 
 def test_the_best_by_early_stopping_stays_and_the_best_by_the_evaluation(sqlite: Store, home: Home) -> None:
@@ -144,47 +155,35 @@ def test_the_best_by_early_stopping_stays_and_the_best_by_the_evaluation(sqlite:
             add_evaluations(session, checkpoint=f"r/{'solver' if t else 'base'}/{t}", benchmark="other", items=items)
     with sqlite.write() as session:
         finish(session, "r", 2, "ask_a_person", back_to("base/0", "base/0"), 1)  # so it is not to be gone back to
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 2, 3, 5)
+    assert thinned(sqlite, home) == of(1, 2, 3, 5)
 
 
 def test_an_iteration_at_work_keeps_what_it_started_from_and_what_it_has_made(sqlite: Store, home: Home) -> None:
-    for t, right in enumerate((1, 6, 3, 2)):
-        add_iteration(sqlite, home, t, right)
+    add_iterations(sqlite, home, 1, 6, 3, 2)
     publish_checkpoint(home, sqlite, "r", "challenger", 4)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == {*of(1, 3), "challenger/4"}
+    assert thinned(sqlite, home) == {*of(1, 3), "challenger/4"}
 
 
 def test_what_an_unfinished_evaluation_asks_stays(sqlite: Store, home: Home) -> None:
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(sqlite, home, t, right)
+    add_iterations(sqlite, home, 1, 3, 4, 5)
     with sqlite.write() as session:
-        key = queries.evaluations.begin_evaluation(
-            session, model="r/solver/1", checkpoint="r/solver/1", benchmark="other", run=None, manifest={}
-        ).id
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == {*of(3), "solver/1"}
+        key = begin_evaluation(session)
+    assert thinned(sqlite, home) == {*of(3), "solver/1"}
     with sqlite.write() as session:
         queries.evaluations.finish_evaluation(session, key)
-    remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(3)
+    assert thinned(sqlite, home) == of(3)
 
 
 def test_an_evaluation_that_begins_while_files_are_about_to_be_removed_keeps_its_own(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = Home(tmp_path)
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(store, home, t, right)
+    add_iterations(store, home, 1, 3, 4, 5)
     removable = retention.removable
 
     def begun_after(*arguments: Any) -> list[retention.Removal]:
         removals = removable(*arguments)
         with store.write() as session:
-            queries.evaluations.begin_evaluation(
-                session, model="r/solver/1", checkpoint="r/solver/1", benchmark="other", run=None, manifest={}
-            )
+            begin_evaluation(session)
         return removals
 
     monkeypatch.setattr(retention, "removable", begun_after)
@@ -195,11 +194,9 @@ def test_an_evaluation_that_begins_while_files_are_about_to_be_removed_keeps_its
 
 @pytest.mark.parametrize("removed_before", [False, True])
 def test_an_evaluation_that_waits_for_the_applications_keeps_the_files_of_its_checkpoint(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed_before: bool
+    store: Store, home: Home, monkeypatch: pytest.MonkeyPatch, removed_before: bool
 ) -> None:
-    home = Home(tmp_path)
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(store, home, t, right)
+    add_iterations(store, home, 1, 3, 4, 5)
 
     class HasItsTurn(Exception):
         pass
@@ -217,8 +214,7 @@ def test_an_evaluation_that_waits_for_the_applications_keeps_the_files_of_its_ch
 
     monkeypatch.setattr(request, "find_model", found_model)
     asked = request.EvaluationRequest(model="r:1", benchmarks=("micro",), limit=1)
-    message = "the files of r/solver/1 were just removed" if removed_before else None
-    with pytest.raises(RequestError if removed_before else HasItsTurn, match=message):
+    with pytest.raises(RequestError if removed_before else HasItsTurn):
         request.evaluate(home, store, asked, lambda *_: None)
     assert folders(home) == (of(3) if removed_before else {*of(3), "solver/1"})
 
@@ -257,22 +253,20 @@ def test_no_run_ever_misses_a_checkpoint(
 
 
 def test_a_removed_checkpoint_is_named_but_not_served(sqlite: Store, home: Home) -> None:
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(sqlite, home, t, right)
+    add_iterations(sqlite, home, 1, 3, 4, 5)
     remove_unkept(home, sqlite, "r", BEST_AND_LAST)
     with sqlite.read() as session:
         assert named_checkpoint(session, "r", "1")[0].id == "r/solver/1"
-        with pytest.raises(NotThere, match=r"r:9: .* no such checkpoint; the run has r:base, r:1, r:2, r:3$"):
+        with pytest.raises(NotThere, match=r"r:9"):
             named_checkpoint(session, "r", "9")
-        with pytest.raises(NotThere, match=r"files of r/solver/1 were removed.* expected one of r:base, r:3$"):
+        with pytest.raises(NotThere, match=r"r/solver/1 .* r:base, r:3$"):
             servable_checkpoint(session, "r", "1")
 
 
 def test_after_a_crash_before_the_files_are_removed_gc_removes_them(
     sqlite: Store, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(sqlite, home, t, right)
+    add_iterations(sqlite, home, 1, 3, 4, 5)
 
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
@@ -284,31 +278,26 @@ def test_after_a_crash_before_the_files_are_removed_gc_removes_them(
     assert left == of(1, 2, 3) - of(3)
 
 
-def test_the_command_shows_asks_and_removes(sqlite: Store, home: Home) -> None:
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(sqlite, home, t, right)
+def test_the_command_shows_asks_and_removes_but_not_while_a_process_works_on_the_run(sqlite: Store, home: Home) -> None:
+    add_iterations(sqlite, home, 1, 3, 4, 5)
 
     def thin(*options: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, ["runs", "thin", "r", *options])
         assert result.exit_code == code, result.output
         return result.output
 
+    with sqlite.write() as session:
+        queries.run_leases.claim_run(session, run="r", owner="elsewhere:42:7", lease_seconds=LEASE_S)
+    with pytest.raises(RunHeld):
+        remove_unkept(home, sqlite, "r", BEST_AND_LAST)
+    with sqlite.write() as session:
+        queries.run_leases.release_run(session, run="r", owner="elsewhere:42:7")
     assert "4 checkpoints to remove" in thin("--dry-run")
     assert "expected --yes" in thin(code=1)
-    assert "--keep: expected best_and_last or a number of iterations from 1, got 'best'" in thin("--keep=best", code=1)
-    assert "got '0'" in thin("--keep=0", code=1)
+    for keep in ("best", "0"):
+        assert f"got '{keep}'" in thin(f"--keep={keep}", code=1)
     assert folders(home) == of(1, 2, 3)
     removed = json.loads(thin("--keep=2", "--yes", "--json"))
     assert [item["checkpoint"] for item in removed] == ["r/challenger/1", "r/solver/1"]
     assert folders(home) == of(2, 3)
     assert "nothing to remove" in thin("--keep=2", "--yes")
-
-
-def test_a_run_that_a_process_works_on_is_refused(sqlite: Store, home: Home) -> None:
-    for t, right in enumerate((1, 3, 4, 5)):
-        add_iteration(sqlite, home, t, right)
-    with sqlite.write() as session:
-        queries.run_leases.claim_run(session, run="r", owner="elsewhere:42:7", lease_seconds=LEASE_S)
-    with pytest.raises(RunHeld):
-        remove_unkept(home, sqlite, "r", BEST_AND_LAST)
-    assert folders(home) == of(1, 2, 3)

@@ -33,11 +33,6 @@ def _console() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
-
-
 def events(home: Home) -> list[LogEvent]:
     return last_events(home.run_logs, "demo", 100)
 
@@ -61,10 +56,8 @@ def test_lines_and_warnings_of_a_stage_are_kept_in_the_run_s_file(
         (2, "evaluate", "INFO", "evaluate 2: pass@1 57.4%"),
     ]
     err = capsys.readouterr().err
-    assert [json.loads(line)["message"] for line in err.splitlines()][-2:] == [
-        "evaluate 2: pass@1 57.4%",
-        "after the stage",
-    ]
+    said = [json.loads(line)["message"] for line in err.splitlines()]
+    assert said[-2:] == ["evaluate 2: pass@1 57.4%", "after the stage"]
 
 
 def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
@@ -94,9 +87,8 @@ def test_what_is_said_cannot_command_the_terminal(
     monkeypatch.setenv(logs.VARIABLE, "text")
     with console("run"):
         run_log.say("the judge said \x1b[2J")
-    assert [line[-len("the judge said  [2J") :] for line in capsys.readouterr().err.splitlines()] == [
-        "the judge said  [2J"
-    ]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("the judge said  [2J")
 
 
 def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) -> None:
@@ -155,10 +147,15 @@ run()
 """
 
 
+def run_with_prefect(program: str, home: Path, url: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PREFECT_API_URL": f"{url}/api", "PREFECT_API_AUTH_STRING": AUTH, "COEVO_HOME": str(home)}
+    environment = {**os.environ, **variables, "PREFECT_HOME": str(home / "prefect")}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def test_prefect_s_logs_of_the_task_run_have_the_same_lines(tmp_path: Path, prefect_url: str) -> None:
-    variables = {"PREFECT_API_URL": f"{prefect_url}/api", "PREFECT_API_AUTH_STRING": AUTH, "COEVO_HOME": str(tmp_path)}
-    environment = {**os.environ, **variables, "PREFECT_HOME": str(tmp_path / "prefect")}
-    done = subprocess.run([sys.executable, "-c", _FLOW], env=environment, capture_output=True, text=True, check=True)
+    done = run_with_prefect(_FLOW, tmp_path, prefect_url)
     assert done.stderr.count("evaluate 2: pass@1 57.4%") == 1
 
     [flow_run] = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["run"]}})
@@ -183,10 +180,7 @@ co_evolve("mistyped", preset="dmeo")
 
 
 def test_a_typo_in_the_preset_is_one_line_in_prefect_s_logs(tmp_path: Path, prefect_url: str) -> None:
-    variables = {"PREFECT_API_URL": f"{prefect_url}/api", "PREFECT_API_AUTH_STRING": AUTH, "COEVO_HOME": str(tmp_path)}
-    environment = {**os.environ, **variables, "PREFECT_HOME": str(tmp_path / "prefect")}
-    command = [sys.executable, "-c", _REFUSED_FLOW]
-    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 1
+    assert run_with_prefect(_REFUSED_FLOW, tmp_path, prefect_url).returncode == 1
     flow_runs = post(prefect_url, "/flow_runs/filter", flows={"name": {"any_": ["co-evolve"]}})
     [flow_run] = [row for row in flow_runs if row["name"] == "mistyped"]
     complaint = "RunError: preset: 'dmeo': no such preset (did you mean demo?); expected one of demo, demo-long"

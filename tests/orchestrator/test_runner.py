@@ -26,20 +26,13 @@ STAYS = 'echo $$ > "{own}"; exec sleep 600'
 
 
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def programs(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which the runner looks for its programs."""
-    folder = tmp_path / "bin"
+    folder = home.path / "bin"
     folder.mkdir()
     monkeypatch.setattr(runner, "_BIN", folder)
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    for name in (
-        "COEVO_RAY_ADDRESS",
-        "COEVO_RAY_DASHBOARD_URL",
-        "COEVO_SERVE_URL",
-        "PREFECT_API_URL",
-        "RAY_AUTH_TOKEN",
-    ):
+    ray = ("COEVO_RAY_ADDRESS", "COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "RAY_AUTH_TOKEN")
+    for name in (*ray, "PREFECT_API_URL"):
         monkeypatch.setenv(name, "http://elsewhere:1")
     before = signal.getsignal(signal.SIGTERM)
     yield folder
@@ -67,12 +60,9 @@ def test_a_runner_fails_and_ends_the_other_process_when_its_ray_node_or_worker_e
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+def test_a_runner_beside_ray_outlives_a_restart_of_prefect(home: Home, tmp_path: Path) -> None:
     port, log, prefect = free_port(), tmp_path / "runner.log", tmp_path / "prefect"
     prefect.mkdir()
-    home = Home(tmp_path)
     address = f"http://127.0.0.1:{port}"
     services = Services("127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", address, "", {}, prefect_auth=AUTH)
     home.save_services(services)
@@ -95,14 +85,13 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(tmp_path: Path, monke
 
 
 def test_a_runner_begins_again_if_prefect_ends_while_it_looks_for_orphans(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(_worker: str | None) -> None:
         raise httpx.ConnectError("no Prefect")
 
     begun_again = list[bool]()
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    Home(tmp_path).save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", "", {}))
+    home.save_services(Services("a:1", "http://a:2", "http://a:3", "http://a:4", "", {}))
     monkeypatch.setattr(runner, "problem_with_prefect", lambda _server: "")
     monkeypatch.setattr(runner, "_end_orphans", ended)
     monkeypatch.setattr(runner, "_begin_again", lambda: begun_again.append(True))

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -78,10 +77,8 @@ class Planted:
 
 
 @pytest.fixture
-def planted(tmp_path: Path, sqlite: Store, prefect_url: str, monkeypatch: pytest.MonkeyPatch) -> Planted:
-    home = Home(tmp_path)
+def planted(home: Home, sqlite: Store, prefect_url: str, monkeypatch: pytest.MonkeyPatch) -> Planted:
     variables = {
-        "COEVO_HOME": str(tmp_path),
         "COEVO_OTHER_DATABASE": f"postgresql://coevo:{DATABASE}@127.0.0.1/coevo",
         "COEVO_WEBHOOK_URL": WEBHOOK_URL,
         "COEVO_WEBHOOK_SECRET": WEBHOOK,
@@ -89,8 +86,6 @@ def planted(tmp_path: Path, sqlite: Store, prefect_url: str, monkeypatch: pytest
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for name in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
     services = Services("", "", "", prefect_url, RAY, {}, prefect_auth=AUTH)
     home.save_services(services)
     processes_environment = environment(home, services)

@@ -49,14 +49,8 @@ def status(live: Live, name: str) -> str | None:
 @pytest.mark.slow
 def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
     """The first step crosses a threshold of 0: round 1 ends there and is rolled back, round 2 ends the run."""
-    code, output = run(
-        live,
-        "guarded",
-        "iterations=4",
-        "guard.actions.one_answer=roll_back",
-        "guard.one_answer_share=0",
-        "guard.window=1",
-    )
+    guarded = ("guard.actions.one_answer=roll_back", "guard.one_answer_share=0", "guard.window=1")
+    code, output = run(live, "guarded", "iterations=4", *guarded)
     assert code == 0, output
     done = results(live, "guarded")
     assert status(live, "guarded") == "stopped"
@@ -65,30 +59,16 @@ def test_the_guard_rolls_back_once_and_then_stops_the_run(live: Live) -> None:
     assert done[1, "train_solver"]["steps"] == 1  # of two steps
     assert (first["alarms"][0]["signal"], first["alarms"][0]["step"]) == ("one_answer", 1)
     assert (first["action"], second["action"]) == ("roll_back", "stop")
-    assert "the run has gone back 1 times already, the most that guard.max_roll_backs allows" in second["warnings"]
+    assert any("gone back 1 times" in warning for warning in second["warnings"])
     assert (3, "train_solver") not in done
     with live.store().read() as session:
         parents = {c.id: c.parent for c in queries.checkpoints.checkpoints_of(session, "guarded", "solver")}
     assert parents["guarded/solver/2"] == first["back_to"]["solver"]
     assert f"its Solver is {second['back_to']['solver']}" in output
     assert "run guarded has open alerts: " in output
-    again, output = run(
-        live,
-        "guarded",
-        "iterations=4",
-        "guard.actions.one_answer=roll_back",
-        "guard.one_answer_share=0",
-        "guard.window=1",
-    )
+    again, output = run(live, "guarded", "iterations=4", *guarded)
     assert again == 0  # the run stays stopped
-    more, output = run(
-        live,
-        "guarded",
-        "iterations=5",
-        "guard.actions.one_answer=roll_back",
-        "guard.one_answer_share=0",
-        "guard.window=1",
-    )
+    more, output = run(live, "guarded", "iterations=5", *guarded)
     assert more == 1
     assert "iterations: expected at most 4, got 5" in " ".join(output.split())
     assert (3, "train_solver") not in results(live, "guarded")
@@ -114,13 +94,6 @@ def test_early_stopping_goes_back_to_the_best_solver(live: Live) -> None:
         trained_on = {question.index for question in questions if queries.traces.trained_on_of(session, question.id)}
     indices = {int(result.item_id.removeprefix("prompts/")) for result in held_out}
     assert (len(indices), len(trained_on) > 0, trained_on & indices) == (1, True, set())
-
-
-def test_a_missing_file_of_prompts_is_refused_before_a_run_is_made(live: Live) -> None:
-    code, output = run(live, "wrong", "prompts.file=none.jsonl")
-    assert code == 1
-    assert "none.jsonl: cannot be read" in output
-    assert status(live, "wrong") is None
 
 
 def test_a_person_can_answer_the_guard_in_the_ui(live: Live, page: Page) -> None:
@@ -154,11 +127,7 @@ def _check_that_the_decisions_were_carried_out(live: Live) -> None:
     ]
     assert [done[t, "check_health"]["action"] for t in (1, 2)] == ["pause", "pause"]
     first, second = done[1, "ask_a_person"], done[2, "ask_a_person"]
-    # The Solver before the alarm.
-    assert (first["action"], first["back_to"]) == (
-        "roll_back",
-        {"solver": "asked/base/0"},
-    )
+    assert (first["action"], first["back_to"]) == ("roll_back", {"solver": "asked/base/0"})  # before the alarm
     best = second["best"]
     solver = f"asked/solver/{best}" if best else "asked/base/0"
     assert (second["action"], second["back_to"]) == ("stop", {"solver": solver})  # the best Solver

@@ -46,22 +46,17 @@ def held_checkpoints(
 @pytest.mark.parametrize(
     ("before", "release", "expected"),
     [
-        pytest.param({}, False, {"solver": "new", "challenger": "later", "judge": None}, id="nothing runs"),
-        pytest.param(
-            {"challenger": running("challenger", OLD)},
-            False,
-            {"solver": "new", "challenger": "old", "judge": None},
-            id="the other keeps its checkpoint",
-        ),
-        pytest.param(
+        ({}, False, {"solver": "new", "challenger": "later", "judge": None}),
+        ({"challenger": running("challenger", OLD)}, False, {"solver": "new", "challenger": "old", "judge": None}),
+        (
             {"challenger": running("challenger", OLD, num_replicas=2)},
             False,
             {"solver": "new", "challenger": "later", "judge": None},
-            id="the other belongs to another file",
         ),
-        pytest.param({}, True, {"solver": "new"}, id="only what the stage needs"),
-        pytest.param({"challenger": running("challenger", OLD)}, True, {"solver": "new"}, id="the other is stopped"),
+        ({}, True, {"solver": "new"}),
+        ({"challenger": running("challenger", OLD)}, True, {"solver": "new"}),
     ],
+    ids=["nothing runs", "another keeps its own", "another file's", "only what is needed", "another is stopped"],
 )
 def test_applications_of_later_stages_are_started_too_unless_unused_ones_are_stopped(
     before: dict[str, Any], release: bool, expected: dict[str, str | None]

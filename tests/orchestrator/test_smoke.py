@@ -123,10 +123,10 @@ def test_vllm_s_replies_are_read_too_and_one_without_log_probabilities_is_refuse
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
-    return Home(tmp_path / "home")
+def home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home that does not exist yet."""
+    monkeypatch.setenv("COEVO_HOME", str(home.path / "home"))
+    return Home(home.path / "home")
 
 
 def test_a_run_that_cannot_begin_is_refused_before_anything_is_made(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 
 import pytest
@@ -49,18 +50,12 @@ def described(store: Store, page: str = PAGE) -> str:
 def test_each_alarm_is_shown_with_the_threshold_that_it_crossed(store: Store) -> None:
     lines = described(store).splitlines()
     assert lines[0] == f"**Run r is paused after iteration 3.** [Iteration 3 on the dashboard]({PAGE})"
-    assert lines[2:9] == [
-        "Why:",
-        "",
-        "- **decline**: pass@1 is 63.0%, down from 66.0% on the same 1,020 questions; chance explains such a fall with "
-        "p = 0.0004, below 0.002; it is an alarm if pass@1 is below the best by more than chance explains, and by more "
-        "than 0.5 points",
-        "- **ill_posed**: 5% of the Challenger's questions are ill-posed; it is an alarm if the share is above 2%",
-        "- **no_entropy**: step 7: the policy's entropy is 0.04; it is an alarm if the entropy is below 0.06 nats per "
-        "token",
-        f"- {WARNING}",
-        "",
-    ]
+    assert lines[2:4] == ["Why:", ""]
+    # What each alarm is about, and its threshold.
+    expected = (("decline", "63.0%", "0.5 points"), ("ill_posed", "5%", "2%"), ("no_entropy", "0.04", "0.06 nats"))
+    for line, (alarm, said, limit) in zip(lines[4:7], expected, strict=True):
+        assert re.fullmatch(rf"- \*\*{alarm}\*\*: .*{said}.*; it is an alarm if .*{limit}.*", line)
+    assert lines[7:9] == [f"- {WARNING}", ""]
     assert "dashboard" not in described(store, "")
 
 
@@ -78,8 +73,10 @@ def test_the_figures_of_the_iteration_and_of_the_one_to_go_back_to_have_n_and_in
 
 
 def test_the_answers_say_to_which_iteration_they_lead(store: Store) -> None:
-    assert described(store).splitlines()[-3:] == [
-        "- **go on** continues with the models of iteration 3",
-        "- **roll back** continues with those of iteration 2, the best earlier one by pass@1",
-        "- **stop** ends the run with the Solver of iteration 2, the best one by pass@1",
-    ]
+    go_on, back, stop = described(store).splitlines()[-3:]
+    for line, words in (
+        (go_on, "go on.* iteration 3"),
+        (back, "roll back.* iteration 2"),
+        (stop, "stop.* iteration 2"),
+    ):
+        assert re.match(rf"- \*\*{words}", line)

@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 from core.settings.audit import Audit, Judge, Program, judge_name
 from core.settings.serving import Service
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
-from orchestrator.check.start import RunError
 from orchestrator.cli import app
-from orchestrator.installation.home import ROOT, Home
-from orchestrator.runs import prepare
+from orchestrator.installation.home import ROOT
 from orchestrator.stages.audit_labels import ask_judge
 from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from services.drift.series import ill_posed_in
@@ -26,11 +24,11 @@ from services.oracles.accuracy import estimated, measured, measured_in
 from services.oracles.judge import JudgeError
 from storage import queries
 from storage.rows import SampleRow
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.fake_clock import fake_clock
 from tests.fake_judge import chat_completion, comparing_reply, correct_reply, judge_with, question_of
 from tests.fake_service import fake_service
-from tests.synthetic_run import CONFIG, context_of, create, fill_run, finish, vote_of
+from tests.synthetic_run import CONFIG, context_of, create, fill_run, finish, stored, vote_of
 
 BATCH, SENTINELS = 16, 6
 
@@ -44,9 +42,7 @@ def run(store: Store) -> Store:
 def run_audit(store: Store, audit: Audit, run: str = "demo", t: int = 3) -> dict[str, Any]:
     """Run the stage; returns its result, as the ledger would store it."""
     config = CONFIG.model_copy(update={"audit": audit})
-    last_write = STAGE_FUNCTIONS["audit_labels"](context_of(store, run, t, config=config))
-    with store.write() as session:
-        return dict(last_write(session))
+    return stored(context_of(store, run, t, config=config), STAGE_FUNCTIONS["audit_labels"])
 
 
 def judge_audit(service: Service, sample: int | None = 40, **settings: Any) -> Audit:
@@ -119,7 +115,7 @@ def test_a_discarded_batch_is_not_stored_and_a_restart_asks_only_the_rest(run: S
         return chat_completion(correct_reply(question_of(body)) if before < first_batch else r"\boxed{-98765}")
 
     with fake_service(right_at_first) as (service, requests):
-        with pytest.raises(JudgeError, match=r"sentinel accuracy: expected at least 0\.8 .* got \d of 6, \d of 6"):
+        with pytest.raises(JudgeError, match=r"sentinel accuracy: .* got \d of 6, \d of 6"):
             run_audit(run, judge_audit(service))
         assert len(requests) == 3 * first_batch  # the second batch is asked twice
     samples, before = stored_audit(run)
@@ -164,25 +160,18 @@ def test_a_judge_grades_kept_questions_only_until_a_sample_of_all_is_added(run: 
     assert slices() == {"kept": len(kept), "all": len(rows)}
 
 
-def test_a_larger_sample_asks_about_the_added_questions_only(run: Store) -> None:
+def test_a_larger_sample_asks_about_the_added_questions_only_and_another_judge_about_its_own(run: Store) -> None:
     with fake_service(judge_with(correct_reply)) as (service, requests):
         run_audit(run, judge_audit(service, sample=20))
         small, _ = stored_audit(run)
         before = len(requests)
         assert run_audit(run, judge_audit(service, sample=40))["asked"] == 20
+        assert len(requests) - before == 20 + 2 * SENTINELS
+        other = run_audit(run, judge_audit(service, None, name=None, batch=128))  # without a sample all are asked
     larger, labels = stored_audit(run)
-    assert larger[:20] == small
-    assert len(labels) == 40
-    assert len(requests) - before == 20 + 2 * SENTINELS
-
-
-def test_two_judges_have_separate_labels_and_without_a_sample_all_questions_are_asked(run: Store) -> None:
-    with fake_service(judge_with(correct_reply)) as (service, _):
-        run_audit(run, judge_audit(service, sample=16))
-        result = run_audit(run, judge_audit(service, None, name=None, batch=128))
-    assert len(stored_audit(run)[1]) == 16
-    assert result["oracle"] == "judge"
-    assert len(stored_audit(run, "judge")[1]) == result["audited"] == result["population"] > 250
+    assert (larger[:20], len(labels)) == (small, 40)
+    assert other["oracle"] == "judge"
+    assert len(stored_audit(run, "judge")[1]) == other["audited"] == other["population"] > 250
 
 
 def test_questions_that_came_with_answers_can_be_judged_by_the_paper_s_prompt(store: Store) -> None:
@@ -216,26 +205,9 @@ def test_an_iteration_without_answers_is_audited_without_an_error(store: Store) 
     assert run_audit(store, Audit(oracle=None), "empty", 1) == {"oracle": None}
 
 
-def test_a_key_that_is_not_set_is_refused_before_a_run_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    home = Home(tmp_path)
-    store = open_store(home.database, create=True)
-    judge = {"url": "http://127.0.0.1:1/v1", "model": "m", "key_variable": "NO_SUCH_KEY"}
-    with pytest.raises(RunError, match="key_variable: NO_SUCH_KEY is not set in the environment"):
-        prepare(home, store, "a", "demo", 0, {"audit.oracle": "judge", "audit.judge": judge})
-    with store.read() as session:
-        assert queries.runs.list_runs(session) == []
-
-
-@pytest.fixture
-def at_home(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+@pytest.mark.usefixtures("home")
+def test_a_finished_run_can_be_judged_from_the_command_line(sqlite: Store) -> None:
     fill_run(sqlite, "demo", per_level=1)
-    return sqlite
-
-
-def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> None:
     with fake_service(judge_with(correct_reply)) as (service, requests):
         command = ["audit", "judge", "demo", "3", "--url", service.url, "--model", "GPT-4o.mini", "--size", "12"]
         first = CliRunner().invoke(app, [*command, "--json"])
@@ -248,10 +220,9 @@ def test_a_finished_run_can_be_judged_from_the_command_line(at_home: Store) -> N
         unlabelled = CliRunner().invoke(app, [*command[:3], "9", *command[4:]])
     assert json.loads(first.stdout)["oracle"] == "judge_gpt_4o_mini"
     assert second.stdout.startswith("judge_gpt_4o_mini: 12 of ")
-    assert len(stored_audit(at_home, "judge_gpt_4o_mini")[1]) == 12
-    assert (bad.exit_code, "audit.judge.samples: expected more than 0, got 0" in bad.stderr) == (1, True)
-    assert (nowhere.exit_code, "nowhere" in nowhere.stderr) == (1, True)
-    assert (unlabelled.exit_code, "no question has a pseudo-label" in unlabelled.stderr) == (1, True)
+    assert len(stored_audit(sqlite, "judge_gpt_4o_mini")[1]) == 12
+    for refused, named in ((bad, "audit.judge.samples"), (nowhere, "nowhere"), (unlabelled, "pseudo-label")):
+        assert (refused.exit_code, named in refused.stderr) == (1, True)
 
 
 def test_a_judge_s_name_has_its_model_and_its_prompt() -> None:
@@ -272,7 +243,7 @@ def test_a_run_goes_on_without_a_judge_that_does_not_answer_unless_it_shall_stop
     assert result["oracle"] == "judge_m"
     assert "HTTP 401" in result["unreachable"]
     assert result["audited"] == 0
-    assert "the run goes on without its verdicts; `coevo audit judge demo 3` asks it afterwards" in caplog.text
+    assert "`coevo audit judge demo 3`" in caplog.text
     assert stored_audit(run)[1] == {}
     with fake_service(judge_with(correct_reply)) as (service, _):
         assert run_audit(run, judge_audit(service))["audited"] == 40
@@ -293,7 +264,7 @@ def test_iterations_do_not_wait_for_a_judge_that_is_down_and_ask_it_again_after_
         assert len(requests) == FAILURES_IN_A_ROW
         for t in (1, 2):
             assert "not asked" in run_audit(run, audit, t=t)["unreachable"]
-            assert f"run demo, iteration {t}: the judge does not answer, so the run goes on" in caplog.text
+            assert f"run demo, iteration {t}: the judge does not answer" in caplog.text
         assert len(requests) == FAILURES_IN_A_ROW
         clock.seconds += COOL_DOWN_S
         works = True

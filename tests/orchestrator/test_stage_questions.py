@@ -20,7 +20,7 @@ from storage import queries
 from storage.files.texts import RolloutText, read_texts, texts_path
 from storage.session import Store
 from tests.fake_applications import fake_applications
-from tests.synthetic_run import context_of
+from tests.synthetic_run import context_of, stored
 
 # Of four votes two are for 3 (p_hat 1/2, in the band 1/4 to 3/4), all four for 7, and none for the third question.
 REPLIES = {
@@ -31,22 +31,33 @@ REPLIES = {
 VERDICTS = ["kept", "too_easy", "no_majority", "malformed"]
 
 
+def add_questions(store: Store, *texts: str | None) -> list[str]:
+    """Questions of the run's first iteration; returns their ids."""
+    keys = [question_id("a", 1, index) for index in range(len(texts))]
+    with store.write() as session:
+        questions = [Question(keys[i], "a", 1, i, text, "", "a/base/0", i) for i, text in enumerate(texts)]
+        queries.questions.add_questions(session, questions)
+    return keys
+
+
+def generated(store: Store, home: Path, replies: list[str]) -> list[Question]:
+    """The questions that are stored of a Challenger's replies."""
+    with fake_applications({CHALLENGER_USER: replies}) as (services, _):
+        stored(context_of(store, "a", 1, home=home, services=services), generate_questions)
+    with store.read() as session:
+        return queries.questions.questions_of(session, "a", 1)
+
+
 @pytest.mark.parametrize(("rollout_text", "with_text"), [("none", 0), ("kept", 1), ("all", 3)])
 def test_only_the_texts_that_the_run_s_setting_names_are_stored(
     sqlite: Store, tmp_path: Path, rollout_text: str, with_text: int
 ) -> None:
     """`with_text` is the number of questions whose texts are stored; all votes and labels are stored in any case."""
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"rollout_text": rollout_text, "dataset.votes": 4})
-    keys = [question_id("a", 1, index) for index in range(4)]
-    with sqlite.write() as session:
-        questions = zip(keys, [*REPLIES, None], strict=True)
-        queries.questions.add_questions(
-            session, [Question(key, "a", 1, i, text, "", "a/base/0", i) for i, (key, text) in enumerate(questions)]
-        )
+    keys = add_questions(sqlite, *REPLIES, None)
     with fake_applications(REPLIES) as (services, _):
-        last_write = label_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
-    with sqlite.write() as session:
-        last_write(session)
+        stored(context_of(sqlite, "a", 1, home=tmp_path, services=services), label_questions)
+    with sqlite.read() as session:
         assert [row.verdict for row in queries.questions.labels_of(session, "a", 1)] == VERDICTS
         assert len(queries.questions.rollouts_of(session, "a", 1)) == 12
     answered = zip(keys[:with_text], REPLIES.values(), strict=False)
@@ -61,11 +72,7 @@ def test_a_budget_ends_the_stage_after_a_batch_and_a_larger_one_goes_on(
     monkeypatch.setattr("orchestrator.stages.label_questions.BATCH", 1)
     overrides = {"dataset.votes": 4, "serving.batches": 1, "budget.tokens": 20}
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, overrides)
-    keys = [question_id("a", 1, index) for index in range(3)]
-    with sqlite.write() as session:
-        asked = zip(keys, REPLIES, strict=True)
-        questions = [Question(key, "a", 1, i, text, "", "a/base/0", i) for i, (key, text) in enumerate(asked)]
-        queries.questions.add_questions(session, questions)
+    add_questions(sqlite, *REPLIES)
 
     def rows() -> tuple[int, Spent]:
         """The number of votes, and what they took."""
@@ -105,13 +112,8 @@ def test_the_run_s_settings_say_which_candidate_is_malformed(
         "a box of <question>What is 3?</question> \\boxed{3}",
         "What is 4? \\boxed{4}",
     ]
-    with fake_applications({CHALLENGER_USER: replies}) as (services, _):
-        last_write = generate_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
-    with sqlite.write() as session:
-        last_write(session)
-        stored = queries.questions.questions_of(session, "a", 1)
-    assert [question.text for question in stored] == questions
-    assert [question.raw for question in stored] == replies
+    asked = generated(sqlite, tmp_path, replies)
+    assert [(question.text, question.raw) for question in asked] == [*zip(questions, replies, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +131,4 @@ def test_a_question_with_a_control_token_of_the_solver_at_hand_is_malformed(
         tokenizer.save_pretrained(folder)
     prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.candidates": 2, "base_model": str(folder)})
     replies = ["<question>2 (TURN) 3?</question> \\boxed{2}", "<question>What is 3?</question> \\boxed{3}"]
-    with fake_applications({CHALLENGER_USER: replies}) as (services, _):
-        last_write = generate_questions(context_of(sqlite, "a", 1, home=tmp_path, services=services))
-    with sqlite.write() as session:
-        last_write(session)
-        assert [question.text for question in queries.questions.questions_of(session, "a", 1)] == questions
+    assert [question.text for question in generated(sqlite, tmp_path, replies)] == questions

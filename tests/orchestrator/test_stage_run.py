@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -29,13 +28,9 @@ from tests.synthetic_run import add_evaluations, create, held_out, run_of
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home with a run that has its base model. Ray is taken for started, since these stages do not need it."""
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
-    home = Home(tmp_path)
     home.save_services(Services("", "", "", "", "", {}, api_url="http://127.0.0.1:8080"))
     with open_store(home.database, create=True).write() as session:
         create(session, "demo")
@@ -64,9 +59,7 @@ def test_a_stage_fails_if_ray_has_ended(home: Home, monkeypatch: pytest.MonkeyPa
     home.save_services(Services("127.0.0.1:1", url, "", "", "", {}))
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(reachable, "_RAY_IS_BACK_S", 0.1)
-    with pytest.raises(
-        NotUp, match=rf"^Ray: {url} does not answer; `coevo up` starts what has ended, and `coevo resume`"
-    ):
+    with pytest.raises(NotUp, match=f"^Ray: {url}"):
         flows.run_stage(opened(home), 0, "evaluate")
 
 

@@ -21,7 +21,7 @@ from orchestrator.stages.training.jobs import challenger_job
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications
-from tests.synthetic_run import context_of
+from tests.synthetic_run import context_of, stored
 from trainers.base import TrainQuestion, TrainResult
 
 SHOWN = "<question>What is 1 + 2?</question>\n\\boxed{3}"
@@ -57,9 +57,7 @@ def test_both_roles_are_asked_with_the_run_s_templates(sqlite: Store, tmp_path: 
     with fake_applications({"Pose one!": posed, "3 + 4": ["\\boxed{7}"]}) as (services, requests):
         context = context_of(sqlite, "a", 1, home=tmp_path, services=services)
         for stage in (generate_questions, label_questions):
-            last_write = stage(context)
-            with sqlite.write() as session:
-                last_write(session)
+            stored(context, stage)
         assert [request["messages"] for request in requests] == [challenger_chat(), solver_chat("What is 3 + 4?")]
         with sqlite.read() as session:
             labels = queries.questions.labels_of(session, "a", 1)

@@ -1,18 +1,31 @@
-"""The questions, labels and truths that a training gets."""
+"""What a training gets, its questions with labels and truths, and what is stored of it: metrics and rollouts."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from sqlalchemy import text
 
 from core.methods import Method
 from core.methods.rent import Rent
 from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
 from core.settings.config import RunConfig
+from core.types import Scored, StageKey
 from orchestrator.stages.context import StageError
 from orchestrator.stages.train_solver import kept_questions
+from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
+from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
+from storage import queries
+from storage.files.texts import read_texts, training_texts_paths
+from storage.queries.training_rollouts import Training
 from storage.session import Store
 from tests.synthetic_run import CONFIG, context_of, create, label, vote_of
+from trainers.rollouts import Content, Sample, folder_in, write_step
+
+RUN = "trained"
 
 
 def config_of(method: Method) -> RunConfig:
@@ -30,19 +43,110 @@ def truths(store: Store, method: Method) -> list[str | None]:
     return [question.truth for question in questions]
 
 
-def test_labels_made_in_training_are_compared_with_the_exact_oracle(sqlite: Store) -> None:
-    well_posed, ill_posed = truths(sqlite, Scrl())
-    assert well_posed == "5"
-    assert ill_posed == "no answer"  # no label of this question is right
-
-
-@pytest.mark.parametrize("method", [RZero(), Rent()], ids=lambda method: method.type)
-def test_a_training_that_makes_no_labels_gets_no_truths(sqlite: Store, method: Method) -> None:
-    assert truths(sqlite, method) == [None, None]
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [(Scrl(), ["5", "no answer"]), (RZero(), [None, None]), (Rent(), [None, None])],
+    ids=["labels made in training are compared with the exact oracle", "none are made", "none are needed"],
+)
+def test_only_a_training_that_makes_labels_gets_truths(
+    sqlite: Store, method: Method, expected: list[str | None]
+) -> None:
+    assert truths(sqlite, method) == expected
 
 
 def test_an_iteration_without_a_kept_question_cannot_train(sqlite: Store) -> None:
     with sqlite.write() as session:
         create(session, "none", CONFIG)
-    with pytest.raises(StageError, match="no question was kept"):
+    with pytest.raises(StageError, match="kept"):
         kept_questions(context_of(sqlite, "none", 1))
+
+
+def rewards(store: Store) -> dict[tuple[int, str], float | None]:
+    with store.read() as session:
+        rows = queries.figures.train_metrics_of(session, RUN, iteration=1, role="solver")
+    return {(row.step, row.name): row.value for row in rows if row.name != "step"}
+
+
+def steps(*values: float) -> list[dict[str, float]]:
+    return [{"step": float(step), "reward_mean": value} for step, value in enumerate(values, 1)]
+
+
+def test_each_step_is_stored_as_it_ends_and_the_result_replaces_what_was_cut_off(store: Store) -> None:
+    with store.write() as session:
+        create(session, RUN)
+        replace_metrics(session, StageKey(RUN, 1, "train_challenger"), "challenger", steps(9.0))
+    context = context_of(store, RUN, 1)
+    seen = []
+    for metrics in steps(0.1, 0.2, 0.3):  # an attempt that is killed after three steps
+        store_step(context, "solver", metrics)
+        seen.append(len(rewards(store)))
+    assert seen == [1, 2, 3]
+    store_step(context, "solver", steps(0.1, 0.25)[1])  # it goes on after its step 1, on a GPU
+    assert rewards(store) == {(1, "reward_mean"): 0.1, (2, "reward_mean"): 0.25}
+    with store.write() as session:
+        replace_metrics(session, StageKey(RUN, 1, "train_solver"), "solver", steps(0.1, 0.2))
+    assert rewards(store) == {(1, "reward_mean"): 0.1, (2, "reward_mean"): 0.2}
+    with store.read() as session:
+        assert len(queries.figures.train_metrics_of(session, RUN, role="challenger", name="reward_mean")) == 1
+
+
+def test_the_steps_of_a_branch_follow_those_of_the_solver_and_leave_them(store: Store) -> None:
+    with store.write() as session:
+        create(session, RUN)
+        replace_metrics(session, StageKey(RUN, 1, "train_solver"), "solver", steps(0.1, 0.2))
+        branch = labelled_metrics(steps(0.7), steps_before=2)
+        replace_metrics(session, StageKey(RUN, 1, "train_labelled"), "solver", branch, after=2)
+    of_solver = {(1, "reward_mean"): 0.1, (2, "reward_mean"): 0.2}
+    assert rewards(store) == {**of_solver, (3, "labelled_reward_mean"): 0.7}
+
+
+def test_a_training_goes_on_if_a_step_cannot_be_stored(sqlite: Store) -> None:
+    with sqlite.write() as session:
+        create(session, RUN)
+    context = context_of(sqlite, RUN, 1)
+    with sqlite.write() as session:
+        session.execute(text("ALTER TABLE train_metrics RENAME TO renamed"))
+    store_step(context, "solver", steps(0.1)[0])
+
+
+def train(work_dir: Path, steps: int) -> StoredTraining:
+    """What a trainer hands back of a training with two prompts, the second of which is dropped, at every step."""
+    for step in range(1, steps + 1):
+        groups = [Scored("3", np.array([1.0, 0.0])), Scored(None, np.zeros(2), learn=False)]
+        contents = [[Content(f"{RUN}/1/{prompt}", "1 + 2?", "3", True)] * 2 for prompt in (0, 1)]
+        samples = [
+            [Sample(f"{work_dir.name} {step}.{prompt}.{i}", 7, "stop", 0.5, None if prompt else 1.0) for i in (0, 1)]
+            for prompt in (0, 1)
+        ]
+        write_step(folder_in(work_dir), step, [0, 1], groups, contents, samples)
+    return StoredTraining(work_dir, steps)
+
+
+@pytest.mark.parametrize(("keep", "prompts"), [("none", set()), ("kept", {0}), ("all", {0, 1})])
+def test_the_setting_decides_which_texts_are_kept_and_all_rows_are(
+    sqlite: Store, tmp_path: Path, keep: str, prompts: set[int]
+) -> None:
+    config = CONFIG.model_copy(update={"rollout_text": keep})
+    with sqlite.write() as session:
+        create(session, RUN, config)
+    context, training = context_of(sqlite, RUN, 1, config=config, home=tmp_path), train(tmp_path / "solver", 2)
+    labelled = train(tmp_path / "labelled", 1)
+    chained = StoredTraining(labelled.work_dir, labelled.steps, steps_before=2)
+    for _ in range(2):  # the second time as after a crash between the texts and the rows
+        add_rows = store_rollouts(context, "solver", [training, chained])
+    with sqlite.write() as session:
+        add_rows(session)
+        rows = queries.training_rollouts.list_rollouts(session, Training(RUN, 1, "solver"))
+    assert [(row.step, row.prompt, row.rollout) for row in rows] == [
+        (step, prompt, rollout) for step in (1, 2, 3) for prompt in (0, 1) for rollout in (0, 1)
+    ]
+    texts = {
+        (row.question_id, row.sample_index): row.text
+        for row in read_texts(training_texts_paths(context.run.home.texts, RUN, 1, "solver")[0])
+    }
+    names = {1: "solver 1", 2: "solver 2", 3: "labelled 1"}
+    assert texts == {
+        (row.prompt_key, row.rollout): f"{names[row.step]}.{row.prompt}.{row.rollout}"
+        for row in rows
+        if row.prompt in prompts
+    }

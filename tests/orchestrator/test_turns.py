@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -41,14 +41,19 @@ with exclusive_use(Home(Path(sys.argv[1])), sys.argv[2]):
 
 
 @contextmanager
-def holder(folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the applications."""
-    command = [sys.executable, "-c", HOLD, str(folder), name]
+def holding(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a lock, as `program` says."""
+    command = [sys.executable, "-c", program, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "has them\n"
         yield process
         process.kill()
+
+
+def holder(folder: Path, name: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Another process that has the applications."""
+    return holding(HOLD, str(folder), name)
 
 
 def test_who_waits_is_told_who_has_the_applications_also_when_another_gets_them(tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def test_an_evaluation_that_waits_names_the_one_that_it_waits_for(
     model = models.Model("m", {"folder": "m"}, {"name": "e"}, partial(models._served, home, folder, Serving()))
     monkeypatch.setattr(request, "find_model", lambda *_: model)
     asked = request.EvaluationRequest(model="m", benchmarks=["micro"], limit=1)
-    with holder(tmp_path, waiting_for), pytest.raises(NamedError, match="waiting for demo's train_solver 3 to finish"):
+    with holder(tmp_path, waiting_for), pytest.raises(NamedError, match=waiting_for):
         request.evaluate(home, sqlite, asked, report)
 
 
@@ -93,7 +98,7 @@ HOLD_EVALUATION = """
 import fcntl, sys
 with open(sys.argv[1], "a") as lock:
     fcntl.lockf(lock, fcntl.LOCK_EX, 1, int(sys.argv[2], 16) >> 2)
-    print("has it", flush=True)
+    print("has them", flush=True)
     input()
 """
 
@@ -107,10 +112,7 @@ def test_two_processes_do_not_work_on_one_evaluation_at_once(tmp_path: Path) -> 
         with request._alone(home, key, lambda _done, _total, note: notes.append(note)):
             entered.set()
 
-    command = [sys.executable, "-c", HOLD_EVALUATION, str(tmp_path / "evaluations.lock"), key]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "has it\n"
+    with holding(HOLD_EVALUATION, str(tmp_path / "evaluations.lock"), key) as process:
         with request._alone(home, other, lambda *_: notes.append("it waits too")):
             pass
         waiting = threading.Thread(target=work_alone)

@@ -1,13 +1,18 @@
-"""Which of the trainings that share a cluster may begin: examples by hand, and properties of any queue."""
+"""The slot that a training asks the pool for, and which of the trainings that share a cluster may begin: examples by
+hand, and properties of any queue."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+import ray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.settings.trainers import EasyR1Settings, LocalSettings, TrainerSettings
 from orchestrator.pool.scheduler import PoolJob, to_start
+from orchestrator.pool.slot import Demand, demand_of
 
 WAITING = PoolJob("a", "GPU", 4, 0.0, 1.0, running=False)
 RUNNING = replace(WAITING, key="r", since=0.0, running=True)
@@ -35,18 +40,16 @@ def test_jobs_for_cpus_and_for_gpus_do_not_wait_for_each_other() -> None:
 
 @st.composite
 def queues(draw: st.DrawFn) -> list[PoolJob]:
-    count = draw(st.integers(0, 8))
-    return [
-        PoolJob(
-            str(i),
-            draw(st.sampled_from(["CPU", "GPU"])),
-            draw(st.integers(1, 8)),
-            draw(st.floats(0, 100)),
-            draw(st.floats(0, 100)),
-            draw(st.booleans()),
-        )
-        for i in range(count)
-    ]
+    job = st.builds(
+        PoolJob,
+        kind=st.sampled_from(["CPU", "GPU"]),
+        units=st.integers(1, 8),
+        used=st.floats(0, 100),
+        since=st.floats(0, 100),
+        running=st.booleans(),
+        key=st.just(""),
+    )
+    return [replace(one, key=str(i)) for i, one in enumerate(draw(st.lists(job, max_size=8)))]
 
 
 @settings(max_examples=300)
@@ -67,3 +70,19 @@ def test_no_unit_is_given_twice_and_every_job_gets_its_turn(jobs: list[PoolJob],
         assert begun_now or not left
         left = [job for job in left if job.key not in begun_now]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpus", "demand"),
+    [
+        (LocalSettings(), 1.0, Demand("GPU", 2)),
+        (LocalSettings(), 0.0, Demand("CPU", 2)),
+        (LocalSettings(device="cpu"), 1.0, Demand("CPU", 2)),  # the demo's settings, on a machine with a GPU
+        (EasyR1Settings(nodes=3, gpus_per_node=4), 1.0, Demand("GPU", 12)),
+    ],
+)
+def test_a_training_asks_for_its_workers_gpus_or_cpus(
+    monkeypatch: pytest.MonkeyPatch, settings: TrainerSettings, gpus: float, demand: Demand
+) -> None:
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": gpus})
+    assert demand_of(settings, 2) == demand
