@@ -119,37 +119,9 @@ def test_a_number_has_its_exact_value(answer: str, value: str) -> None:
 
 
 NO_NUMBERS = [
-    *(
-        "",
-        "x",
-        "5x",
-        "5 cm",
-        "1 2",
-        "1,23",
-        "3,14",
-        "1.2.3",
-        "1_000",
-        "0x10",
-        r"\$5.00",
-        "²",
-        "%",
-        "-",
-        "nan",
-        "Infinity",
-        "10!",
-    ),
-    *(
-        "1/0",
-        r"\frac{0}{0}",
-        "0^{0}",
-        "0^{-1}",
-        "9^{9^{9}}",
-        "9^9^9",
-        "2^{99999999}",
-        "12345^{999}",
-        "10^{-1000000000}",
-    ),
-    *("1e999999999", "1e1001", "2+3", r"\pi", "(1,2)", "9" * 2001, "1" + ",111" * 700),
+    *("", "x", "5x", "5 cm", "1 2", "1,23", "3,14", "1.2.3", "1_000", "0x10", r"\$5.00", "²", "%", "-", "nan"),
+    *("Infinity", "10!", "1/0", r"\frac{0}{0}", "0^{0}", "0^{-1}", "9^{9^{9}}", "9^9^9", "2^{99999999}", "12345^{999}"),
+    *("10^{-1000000000}", "1e999999999", "1e1001", "2+3", r"\pi", "(1,2)", "9" * 2001, "1" + ",111" * 700),
 ]
 
 
@@ -231,11 +203,12 @@ def test_any_text_has_a_key(answer: str) -> None:
     assert isinstance(answer_key(answer), str)
 
 
-@pytest.mark.parametrize("text", ["yes", "no solution", "abc", "no", "twenty-five", r"\text{HT}", "éva"])
-def test_words_are_recognised_as_words(text: str) -> None:
-    assert is_words(text)
-
-
-@pytest.mark.parametrize("text", ["x", "ab", "2x", r"\pi", "", "5 cm", "x y"])
-def test_variables_and_products_are_not_words(text: str) -> None:
-    assert not is_words(text)
+@pytest.mark.parametrize(
+    ("texts", "are_words"),
+    [
+        (("yes", "no solution", "abc", "no", "twenty-five", r"\text{HT}", "éva"), True),
+        (("x", "ab", "2x", r"\pi", "", "5 cm", "x y"), False),  # variables and products
+    ],
+)
+def test_words_are_told_from_variables_and_products(texts: tuple[str, ...], are_words: bool) -> None:
+    assert {text for text in texts if is_words(text) != are_words} == set()

@@ -76,7 +76,6 @@ def test_the_interval_of_a_benchmark_that_is_nearly_too_hard_is_hardly_too_short
 @pytest.mark.parametrize("right", [0, 1])
 def test_items_that_are_all_right_or_all_wrong_always_contain_the_truth(n: int, right: int) -> None:
     estimate = mean_share([right] * n)
-    assert estimate is not None
     assert min(abs(estimate.lo - right), abs(estimate.hi - right)) == 0
     assert estimate.hi - estimate.lo > 1 / n
 
@@ -85,8 +84,6 @@ def test_items_that_are_all_right_or_all_wrong_always_contain_the_truth(n: int, 
 @pytest.mark.parametrize("share", [0.125, 0.5, 0.75])
 def test_items_that_agree_do_not_promise_that_all_do(n: int, share: float) -> None:
     estimate, difference = mean_share([share] * n), paired_share_difference([share] * n, [share] * n)
-    assert estimate is not None
-    assert difference is not None
     assert estimate.lo < share - 0.2 / n < share + 0.2 / n < estimate.hi
     assert difference.lo < -0.5 / n < 0.5 / n < difference.hi
 

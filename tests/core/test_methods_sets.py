@@ -20,19 +20,19 @@ from core.types import DEGENERATE
 Floats = NDArray[np.float64]
 
 
-def test_the_advantages_of_three_rollouts_by_hand() -> None:
-    # Rewards 1, 0, 0 of strategies A, A, B. Sets of two: {1,2} 1/2 * 1/2, {1,3} 1/2 * 2/2, {2,3} 0. Their mean is 1/4.
-    # Rollout 1: ((1/4 - 1/4) + (1/2 - 1/4)) / 2; rollout 2: (0 - 1/4) / 2; rollout 3: (1/4 - 1/4) / 2.
-    # So a wrong rollout with a new strategy is not discouraged, one with the usual strategy is (section 5.2).
-    rewards = np.array([1.0, 0.0, 0.0])
-    assert polychromic_advantages(rewards, (1, 1, 2), 2) == pytest.approx([1 / 8, -1 / 8, 0])
-
-
-def test_a_degenerate_rollout_does_not_count_as_a_strategy() -> None:
-    # As above, but rollout 3 is degenerate: {1,3} has one strategy, 1/2 * 1/2. The mean is 1/6.
-    # 1: 1/4 - 1/6 = 1/12; 2 and 3: (1/12 - 1/6) / 2 = -1/24.
-    rewards = np.array([1.0, 0.0, 0.0])
-    assert polychromic_advantages(rewards, (1, 1, DEGENERATE), 2) == pytest.approx([1 / 12, -1 / 24, -1 / 24])
+@pytest.mark.parametrize(
+    ("clusters", "advantages"),
+    [
+        # Sets of two: {1,2} 1/2 * 1/2, {1,3} 1/2 * 2/2, {2,3} 0. Their mean is 1/4. Rollout 1: ((1/4 - 1/4) + (1/2 -
+        # 1/4)) / 2; rollout 2: (0 - 1/4) / 2; rollout 3: (1/4 - 1/4) / 2. So a wrong rollout with a new strategy is not
+        # discouraged, one with the usual strategy is (section 5.2).
+        ((1, 1, 2), [1 / 8, -1 / 8, 0]),
+        # {1,3} has one strategy, 1/2 * 1/2. The mean is 1/6. 1: 1/4 - 1/6; 2 and 3: (1/12 - 1/6) / 2.
+        ((1, 1, DEGENERATE), [1 / 12, -1 / 24, -1 / 24]),
+    ],
+)
+def test_the_advantages_of_three_rollouts_by_hand(clusters: tuple[int, ...], advantages: list[float]) -> None:
+    assert polychromic_advantages(np.array([1.0, 0.0, 0.0]), clusters, 2) == pytest.approx(advantages)
 
 
 def test_pass_at_n_by_hand() -> None:
@@ -111,17 +111,12 @@ def test_advantages_sum_to_zero_and_follow_a_permutation(group: tuple[Floats, li
 
 
 @pytest.mark.parametrize(
-    ("size", "clusters", "complaint"),
-    [
-        (0, (1, 1), "set_size: expected 1 to 2"),
-        (3, (1, 1), "set_size: expected 1 to 2"),
-        (1, (1,), "clusters: expected 2, one per rollout, got 1"),
-    ],
+    ("size", "clusters", "named"), [(0, (1, 1), "set_size"), (3, (1, 1), "set_size"), (1, (1,), "clusters")]
 )
 def test_sizes_and_clusters_that_do_not_fit_the_rewards_are_refused(
-    size: int, clusters: tuple[int, ...], complaint: str
+    size: int, clusters: tuple[int, ...], named: str
 ) -> None:
-    with pytest.raises(ValueError, match=complaint):
+    with pytest.raises(ValueError, match=f"^{named}: "):
         polychromic_advantages(np.array([1.0, 0.0]), clusters, size)
 
 

@@ -12,7 +12,6 @@ from core.processes import identity as processes
 
 def test_an_ended_process_is_not_running_even_if_it_is_a_zombie() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert process.stdin is not None
     since = processes.started(process.pid)
     assert processes.is_running(process.pid, since)
     process.stdin.close()
