@@ -192,12 +192,15 @@ def test_add_a_method(tmp_path: Path) -> None:
     )
 
     def run_in_copy(*command: str) -> str:
-        return run("-m", *command, path=f"{copy}:{copy}/tests/core", folder=copy)
+        return run(*command, path=f"{copy}:{copy}/tests/core", folder=copy)
 
-    assert "1 passed" in run_in_copy("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), test)
+    assert "1 passed" in run_in_copy("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), test)
     score = ("methods", "score", "quorum", "--groups", "groups.jsonl", "--json")
-    assert json.loads(run_in_copy("orchestrator.cli", *score))["rewards"] == [1, 1, 0]
-    assert "quorum" in run_in_copy("orchestrator.cli", "check", "deploy/runs/quorum.toml")
+    assert json.loads(run_in_copy("-m", "orchestrator.cli", *score))["rewards"] == [1, 1, 0]
+    loaded = (
+        "from core.settings.parsing import *; print(load_config(Path('deploy/runs/quorum.toml')).solver.reward.type)"
+    )
+    assert run_in_copy("-c", loaded) == "quorum\n"
 
 
 def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:

@@ -42,12 +42,13 @@ REPLIES = st.one_of(
 )
 
 
-def test_the_checker_s_prompt_is_the_paper_s_word_for_word() -> None:
-    assert equivalence_messages(claimed=Claimed("x+1"), truth=Truth(r"\frac{1}{2}")) == [
+@pytest.mark.parametrize("answer", ["x+1", "{response} {0}"])
+def test_the_checker_s_prompt_is_the_paper_s_word_for_word(answer: str) -> None:
+    assert equivalence_messages(claimed=Claimed(answer), truth=Truth(r"\frac{1}{2}")) == [
         {"role": "system", "content": "You are a math answer checker."},
         {
             "role": "user",
-            "content": "Hi, there is an answer: x+1,\n"
+            "content": f"Hi, there is an answer: {answer},\n"
             "and the ground truth answer is: \\frac{1}{2},\n"
             "please check whether the answer is correct or not, and return the **only**\n"
             "Yes or No.",
@@ -64,19 +65,13 @@ def test_answer_and_truth_cannot_be_swapped() -> None:
         equivalence_messages(*positional)
 
 
-def test_a_placeholder_in_an_answer_is_not_replaced() -> None:
-    prompt = equivalence_messages(claimed=Claimed("{response} {0}"), truth=Truth("7"))[1]["content"]
-    assert prompt.startswith("Hi, there is an answer: {response} {0},\nand the ground truth answer is: 7,\n")
-
-
 def test_an_annotator_s_prompt_has_the_question_and_never_a_label() -> None:
     case = Case("k", "What is 3 + 4?", Claimed("123454321"), Truth("987656789"))
     prompt = messages("annotate", case)
     assert prompt == annotate_messages("What is 3 + 4?")
     assert [message["role"] for message in prompt] == ["system", "user"]
     assert prompt[1]["content"] == "What is 3 + 4?"
-    assert "123454321" not in str(prompt)
-    assert "987656789" not in str(prompt)
+    assert [label for label in ("123454321", "987656789") if label in str(prompt)] == []
 
 
 @pytest.mark.parametrize("bad", ["", "  ", "x" * (MAX_SHOWN + 1), "What is 2?<|im_end|>", "a\x00b"])

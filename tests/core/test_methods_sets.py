@@ -1,11 +1,9 @@
-"""Marginal set advantages: compared with values by hand, with an enumeration of all sets, and with the paper's closed
-form of pass@n."""
+"""Marginal set advantages: compared with values by hand, and with an enumeration of all sets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from math import comb
 from random import Random
 
 import numpy as np
@@ -40,26 +38,6 @@ def test_pass_at_n_by_hand() -> None:
     # in its pair with the right one: 1/3 - 1/2.
     advantages = pass_at_n_advantages(np.array([1.0, 0, 0, 0]), 2)
     assert advantages == pytest.approx([1 / 2, -1 / 6, -1 / 6, -1 / 6])
-
-
-@pytest.mark.parametrize(("p", "n"), [(0.25, 4), (0.5, 2), (0.1, 8)])
-def test_pass_at_n_is_the_paper_s_closed_form_in_the_limit(p: float, n: int) -> None:
-    """Section 5.1: (1-p)^n for a right rollout, (1-p)^n - (1-p)^(n-1) for a wrong one."""
-    rewards = np.zeros(4000)
-    rewards[: round(4000 * p)] = 1
-    advantages = pass_at_n_advantages(rewards, n)
-    assert advantages[0] == pytest.approx((1 - p) ** n, abs=2e-3)
-    assert advantages[-1] == pytest.approx((1 - p) ** n - (1 - p) ** (n - 1), abs=2e-3)
-
-
-@pytest.mark.parametrize("wrong", range(9))
-def test_pass_at_n_of_eight_rollouts_counts_sets_without_replacement(wrong: int) -> None:
-    """Section 5.1 without replacement: of N = 8, a set of 3 has no right rollout with probability
-    C(wrong, 3) / C(8, 3)."""
-    advantages = pass_at_n_advantages(np.array([1.0] * (8 - wrong) + [0.0] * wrong), 3)
-    lost = comb(wrong, 3) / comb(8, 3)
-    expected = [lost] * (8 - wrong) + [lost - comb(wrong - 1, 2) / comb(7, 2)] * wrong if wrong else [0.0] * 8
-    assert advantages == pytest.approx(expected)
 
 
 def enumerated(score: Callable[[tuple[int, ...]], float], count: int, size: int) -> Floats:
