@@ -26,12 +26,6 @@ def refused(read: Callable[[], object]) -> list[Fault]:
     return list(error.value.faults)
 
 
-@pytest.mark.parametrize("preset", sorted(RUNS.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_preset_is_valid_and_survives_the_store(preset: Path) -> None:
-    config = load_config(preset)
-    assert parse_config(config.model_dump(mode="json"), "the store") == config
-
-
 def test_the_defaults_are_the_paper_s() -> None:
     """The values are from the text of R-Zero's sections 2.2, 2.3, 3.1 and E.1."""
     config = CoEvolution()
