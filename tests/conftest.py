@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from sqlalchemy import create_engine, make_url
 
 from benchmarks.postgres import server_folder, temporary_postgresql
+from core.grading.grader import Grader
 from services.inference import access
 from storage.session import Store, open_store
 from tests.live import Live, live_services
@@ -158,6 +159,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: Path) -> Iter
     opened = open_store(f"sqlite:///{file}")
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -16,48 +16,33 @@ from storage.session import Store
 from tests.synthetic_run import create, finish
 
 DEAD = "another-host:1:1"  # a process whose lease has expired
-# name of the run -> its state
-STATES = {
-    "created": "created",
-    "prepares-again": "preparing",
-    "queued": "queued",
-    "queued-for-its-turn": "queued",
-    "running": "running",
-    "between-stages": "running",
-    "paused": "paused",
-    "interrupted": "interrupted",
-    "interrupted-while-paused": "interrupted",
-    "cancelled": "cancelled",
-    "failed": "failed",
-    "crashed": "failed",
-    "out_of_budget": "out_of_budget",
-    "stopped": "stopped",
-    "stopped-by-a-person": "stopped",
-    "stopped-early": "stopped",
-    "done": "done",
+# name of the run -> its state, and a regular expression for the whole reason
+_RUNS = {
+    "created": ("created", r"nothing has begun it yet; `coevo resume created` does"),
+    "prepares-again": ("preparing", "its flow has begun, and its first stage has not"),
+    "queued": ("queued", r"iteration 2, train_solver: waits for 2 GPUs; running trains on 1 GPU since \d\d:\d\d UTC"),
+    "queued-for-its-turn": (
+        "queued",
+        "iteration 1, evaluate: waiting for running's train_solver 2 to finish with the inference applications",
+    ),
+    "running": ("running", "iteration 2, train_solver: 3 of 20 steps, reward 0.500"),
+    "between-stages": ("running", "between two stages"),
+    "paused": ("paused", "paused after iteration 1 until somebody decides"),
+    **{
+        name: ("interrupted", rf"no process has worked on it since \d\d:\d\d UTC; `coevo resume {name}` continues it")
+        for name in ("interrupted", "interrupted-while-paused")
+    },
+    "cancelled": ("cancelled", "cancelled during label_questions 1"),
+    "failed": ("failed", r"evaluate 3 failed: BenchmarkError: no \[red\]such\[/\] <b>file</b>"),
+    "crashed": ("failed", "its flow failed during label_questions 1; Prefect has its log"),
+    "out_of_budget": ("out_of_budget", r"budget\.hours: 2 of 1 are spent, so the run ends here"),
+    "stopped": ("stopped", "the guard stopped it after iteration 2"),
+    "stopped-by-a-person": ("stopped", "a person stopped it after iteration 1"),
+    "stopped-early": ("stopped", "early stopping ended it after iteration 3"),
+    "done": ("done", "all 3 iterations are done"),
 }
-# name of the run -> a regular expression for the whole reason
-REASONS = {
-    "created": r"nothing has begun it yet; `coevo resume created` does",
-    "prepares-again": "its flow has begun, and its first stage has not",
-    "queued": r"iteration 2, train_solver: waits for 2 GPUs; running trains on 1 GPU since \d\d:\d\d UTC",
-    "queued-for-its-turn": "iteration 1, evaluate: waiting for running's train_solver 2 to finish with the inference "
-    "applications",
-    "running": "iteration 2, train_solver: 3 of 20 steps, reward 0.500",
-    "between-stages": "between two stages",
-    "paused": "paused after iteration 1 until somebody decides",
-    "interrupted": r"no process has worked on it since \d\d:\d\d UTC; `coevo resume interrupted` continues it",
-    "interrupted-while-paused": r"no process has worked on it since \d\d:\d\d UTC; "
-    "`coevo resume interrupted-while-paused` continues it",
-    "cancelled": "cancelled during label_questions 1",
-    "failed": r"evaluate 3 failed: BenchmarkError: no \[red\]such\[/\] <b>file</b>",
-    "crashed": "its flow failed during label_questions 1; Prefect has its log",
-    "out_of_budget": r"budget\.hours: 2 of 1 are spent, so the run ends here",
-    "stopped": "the guard stopped it after iteration 2",
-    "stopped-by-a-person": "a person stopped it after iteration 1",
-    "stopped-early": "early stopping ended it after iteration 3",
-    "done": "all 3 iterations are done",
-}
+STATES = {name: state for name, (state, _) in _RUNS.items()}
+REASONS = {name: reason for name, (_, reason) in _RUNS.items()}
 
 
 def store_each_state(store: Store) -> None:

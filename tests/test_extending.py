@@ -30,7 +30,7 @@ from tests.synthetic_run import context_of, fill_run
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"^`([\w.]+)`(?:[^\n]+\n)*?[^\n]*:\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^`([\w./]+)`(?:[^\n]+\n)*?[^\n]*\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
 SECTIONS = {
     section.partition("\n")[0]: dict(NAMED.findall(section))
     for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
@@ -95,8 +95,6 @@ def test_your_templates(folder: Path) -> None:
     result = CliRunner().invoke(app, ["check", "preset.toml"])
     warned = re.findall(r"warning: (\w+\.template): the tiny model", result.stdout)
     assert sorted(warned) == ["challenger.template", "solver.template"]
-    refused = CliRunner().invoke(app, ["check", "preset.toml", "--set", "solver.template.user=Answer!"])
-    assert "--set solver.template.user=Answer!: expected a text with {question}" in " ".join(refused.stdout.split())
 
 
 def test_your_model(folder: Path) -> None:
@@ -105,7 +103,7 @@ def test_your_model(folder: Path) -> None:
     assert checked(preset).base_model == "model"
     shutil.rmtree("model")
     result = CliRunner().invoke(app, ["check", "preset.toml"])
-    assert "fault: base_model: expected a folder" in result.stdout
+    assert "fault: base_model: " in result.stdout
 
 
 def test_your_benchmark(folder: Path) -> None:
@@ -154,35 +152,58 @@ def test_your_judge(folder: Path, sqlite: Store) -> None:
 def test_your_reward(folder: Path) -> None:
     """The package is installed for real, and the command, in a process of its own, has its method."""
     write("Your reward", "my_rewards.py", "pyproject.toml")
-    install = [
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-        "--target=installed",
-        ".",
-    ]
-    subprocess.run([sys.executable, "-m", *install], check=True)
+    install = ("install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target=installed", ".")
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True)
     group = {"question_id": "q", "rollouts": [{"answer": answer} for answer in ("7", "7", "7", "8")]}
     Path("groups.jsonl").write_text(json.dumps(group))
     Path("preset.toml").write_text(with_tables(OWN, SECTIONS["Your reward"]["preset.toml"]))
+
+    def run_installed(*arguments: str) -> str:
+        return run("-m", "orchestrator.cli", *arguments, path=f"{ROOT}:{folder / 'installed'}", folder=folder)
+
     score = ("--groups", "groups.jsonl", "--json")
-    own, parent = (json.loads(run(folder, "methods", "score", name, *score)) for name in ("confident", "ttrl"))
+    own, parent = (json.loads(run_installed("methods", "score", name, *score)) for name in ("confident", "ttrl"))
     assert own["rewards"] == [*(0.75, 0.75, 0.75, 0)]
     # An advantage is the share of the majority, 3/4, times how far a reward of TTRL is from the mean, 3/4.
     assert own["advantages"] == pytest.approx([*(3 / 16, 3 / 16, 3 / 16, -9 / 16)])
     assert parent["advantages"] == pytest.approx([*(0.5, 0.5, 0.5, -1.5)], abs=1e-5)
-    assert "can start" in run(folder, "check", "preset.toml")
-    assert "confident" in json.loads(run(folder, "methods", "list", "--json"))
+    assert "can start" in run_installed("check", "preset.toml")
+    assert "confident" in json.loads(run_installed("methods", "list", "--json"))
+
+
+def repository_in(folder: Path, *parts: str) -> Path:
+    """A copy of these folders of the repository."""
+    for part in ("core", "storage", "services", "trainers", "orchestrator", "deploy", *parts):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    return folder
+
+
+def test_add_a_method(tmp_path: Path) -> None:
+    """In a copy of the repository, the example's own test passes, and the command and a preset can use its method."""
+    copy, example = repository_in(tmp_path / "copy", "tests/core"), SECTIONS["Add a method"]
+    for name in ("core/methods/quorum.py", test := "tests/core/test_methods_quorum.py"):
+        (copy / name).write_text(example[name])
+    preset = (copy / "deploy/runs/ttrl.toml").read_text().replace('type = "ttrl"\n', example["deploy/runs/quorum.toml"])
+    (copy / "deploy/runs/quorum.toml").write_text(preset)
+    (copy / "groups.jsonl").write_text(
+        json.dumps({"question_id": "q", "rollouts": [{"answer": "7"}, {"answer": "7"}, {"answer": "8"}]})
+    )
+
+    def run_in_copy(*command: str) -> str:
+        return run(*command, path=f"{copy}:{copy}/tests/core", folder=copy)
+
+    assert "1 passed" in run_in_copy("-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), test)
+    score = ("methods", "score", "quorum", "--groups", "groups.jsonl", "--json")
+    assert json.loads(run_in_copy("-m", "orchestrator.cli", *score))["rewards"] == [1, 1, 0]
+    loaded = (
+        "from core.settings.parsing import *; print(load_config(Path('deploy/runs/quorum.toml')).solver.reward.type)"
+    )
+    assert run_in_copy("-c", loaded) == "quorum\n"
 
 
 def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
-    """The example is built in a copy of the repository, from which every view of a figure then has it."""
-    copy, example = tmp_path / "copy", SECTIONS["Add a figure"]
-    for package in ("core", "storage", "services", "trainers", "orchestrator", "deploy", "docs"):
-        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    """In a copy of the repository, every view of a figure has the example's."""
+    copy, example = repository_in(tmp_path / "copy", "docs"), SECTIONS["Add a figure"]
     changes = (
         ("core/figures.py", "\n)\n# The signs of", f"\n    {example['figures.py'].rstrip()},\n)\n# The signs of"),
         ("services/drift/series.py", "# Stage -> the functions", f"{example['series.py']}\n\n# Stage -> the functions"),
@@ -192,14 +213,9 @@ def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
         assert (copy / file).read_text().count(old) == 1
         (copy / file).write_text((copy / file).read_text().replace(old, new))
     fill_run(sqlite, "demo", per_level=1)
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1", "COEVO_HOME": str(tmp_path)}
 
     def run_in_copy(*command: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *command], env=environment, cwd=copy, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr + done.stdout
-        return done.stdout
+        return run(*command, path=str(copy), folder=copy, COEVO_HOME=str(tmp_path))
 
     series = ("show", "series", "demo", "--name", "answers", "--refresh", "--json")
     points = json.loads(run_in_copy("-m", "orchestrator.cli", *series))
@@ -228,14 +244,10 @@ def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
         assert (copy / file).read_text().count("\n") > (ROOT / file).read_text().count("\n")
 
 
-def run(folder: Path, *command: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder / 'installed'}"}
+def run(*command: str, path: str, folder: Path, **variables: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1", **variables}
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

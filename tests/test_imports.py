@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -51,48 +51,42 @@ CORE_LIBRARIES = {
 }
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, at its top or anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+@cache
+def imports(package: str) -> list[tuple[str, str]]:
+    """Each module of a package with a module that it imports, at its top or anywhere in it."""
+    pairs = []
+    for path in (ROOT / package).rglob("*.py"):
+        importer = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                pairs += [(importer, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                assert node.level == 0, f"{path}: relative import"
+                pairs += [(importer, f"{node.module}.{alias.name}") for alias in node.names]
+    assert pairs
+    return pairs
 
 
 def allowed(module: str, prefixes: set[str]) -> bool:
     return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-@pytest.mark.parametrize("package", sorted(MAY))
+OF_EVERY_PACKAGE = pytest.mark.parametrize("package", sorted(MAY))
+
+
+@OF_EVERY_PACKAGE
 def test_a_package_imports_only_the_packages_that_it_may(package: str) -> None:
-    files = list((ROOT / package).rglob("*.py"))
-    assert files
-    violations = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path in files
-        for module in imports(path)
-        if module.split(".")[0] in OUR_PACKAGES and not allowed(module, MAY[package])
-    ]
-    assert not violations
+    ours = [pair for pair in imports(package) if pair[1].split(".")[0] in OUR_PACKAGES]
+    assert [pair for pair in ours if not allowed(pair[1], MAY[package])] == []
 
 
-def room(module: str) -> str:
-    """A folder of a package, such as `orchestrator.cli`, or a file that lies loose in the package."""
-    return ".".join(module.split(".")[:2])
-
-
-@pytest.mark.parametrize("package", sorted(MAY))
+@OF_EVERY_PACKAGE
 def test_no_rooms_of_a_package_import_one_another(package: str) -> None:
-    arrows = {
-        (room(".".join(path.relative_to(ROOT).with_suffix("").parts)), room(module))
-        for path in (ROOT / package).rglob("*.py")
-        for module in imports(path)
-        if module.startswith(f"{package}.")
-    }
+    """A room is a folder of a package, such as `orchestrator.cli`, or a file that lies loose in the package."""
+    inside = [pair for pair in imports(package) if pair[1].startswith(f"{package}.")]
+    arrows = {tuple(".".join(module.split(".")[:2]) for module in pair) for pair in inside}
     assert arrows
-    assert not [(a, b) for a, b in arrows if a < b and (b, a) in arrows]
+    assert [(a, b) for a, b in arrows if a < b and (b, a) in arrows] == []
 
 
 @pytest.mark.parametrize("package", sorted({*MAY} - {"benchmarks"}))
@@ -102,16 +96,11 @@ def test_few_files_lie_loose_in_the_root_of_a_package(package: str) -> None:
 
 
 def test_core_imports_only_light_libraries() -> None:
-    violations = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path in (ROOT / "core").rglob("*.py")
-        for module in imports(path)
-        if module.split(".")[0] not in {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
-    ]
-    assert not violations
+    light = {*CORE_LIBRARIES, *sys.stdlib_module_names, "core"}
+    assert [pair for pair in imports("core") if pair[1].split(".")[0] not in light] == []
 
 
-@pytest.mark.parametrize("package", sorted(MAY))
+@OF_EVERY_PACKAGE
 def test_every_package_that_is_imported_is_named_in_pyproject(package: str) -> None:
     """Another package may cease to require it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -120,8 +109,7 @@ def test_every_package_that_is_imported_is_named_in_pyproject(package: str) -> N
     requirements = [*project["dependencies"], *(text for extra in extras for text in optional[extra])]
     named = {canonicalize_name(Requirement(text).name) for text in requirements}
     distributions = packages_distributions()
-    tops = {module.split(".")[0] for path in (ROOT / package).rglob("*.py") for module in imports(path)}
-    assert tops
+    tops = {module.split(".")[0] for _, module in imports(package)}
     unnamed = [
         top
         for top in tops - OUR_PACKAGES - sys.stdlib_module_names

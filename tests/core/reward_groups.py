@@ -10,8 +10,17 @@ import numpy as np
 from hypothesis import strategies as st
 
 from core.grading.grader import Grader
+from core.methods import Method
+from core.methods.poly_epo import Grpo, PassAtN
+from core.methods.rzero import RZero, Supervised
+from core.methods.srt import Rloo, Srt
+from core.methods.ttrl import Ttrl
 from core.rollouts.groups import make_groups
 from core.types import Group
+
+# The methods whose reward is agreement with the group's own vote, and those with the label of the question.
+VOTED: list[Method] = [Ttrl(), Srt(), Grpo(labels="online"), Rloo(labels="online"), PassAtN(labels="online")]
+GIVEN: list[Method] = [RZero(), Srt(labels="offline"), Grpo(), Rloo(), PassAtN(), Supervised()]
 
 _grader = Grader()  # it never starts a worker: the answers here are numbers and words
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 
@@ -35,25 +36,18 @@ def rows(counts: dict[tuple[float, Verdict], int]) -> Rows:
 
 
 def test_a_stratum_is_a_fifth_of_p_hat_kept_or_not_kept() -> None:
-    named = [
-        (0.0, "too_hard", "not kept 0.0-0.2"),
-        (0.2, "too_hard", "not kept 0.2-0.4"),
-        (0.3, "kept", "kept 0.2-0.4"),
-        (0.6, "kept", "kept 0.6-0.8"),
-        (0.9, "no_majority", "not kept 0.8-1.0"),
-        (1.0, "too_easy", "not kept 0.8-1.0"),
-    ]
-    assert [stratum_of(p_hat, verdict) for p_hat, verdict, _ in named] == [name for *_, name in named]
-    assert in_order(name for *_, name in reversed(named)) == [
-        "not kept 0.0-0.2",
-        "kept 0.2-0.4",
-        "not kept 0.2-0.4",
-        "kept 0.6-0.8",
-        "not kept 0.8-1.0",
-        "not kept 0.8-1.0",
-    ]
+    in_their_order = {
+        (0.0, "too_hard"): "not kept 0.0-0.2",
+        (0.3, "kept"): "kept 0.2-0.4",
+        (0.2, "too_hard"): "not kept 0.2-0.4",
+        (0.6, "kept"): "kept 0.6-0.8",
+        (0.9, "no_majority"): "not kept 0.8-1.0",
+        (1.0, "too_easy"): "not kept 0.8-1.0",
+    }
+    assert [stratum_of(p_hat, verdict) for p_hat, verdict in in_their_order] == [*in_their_order.values()]
+    assert in_order(reversed(in_their_order.values())) == [*in_their_order.values()]
     for wrong in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match=r"p_hat: expected 0\.\.1"):
+        with pytest.raises(ValueError, match=r"^p_hat: "):
             stratum_of(wrong, "kept")
 
 
@@ -113,7 +107,7 @@ def test_a_draw_is_random() -> None:
 
 def test_no_labels_give_an_empty_draw_and_a_size_of_zero_is_refused() -> None:
     assert draw([], 5, seed=1) == []
-    with pytest.raises(AuditError, match="size: expected at least 1, got 0"):
+    with pytest.raises(AuditError, match=r"^size: "):
         draw(rows({(0.5, "kept"): 3}), 0, seed=1)
 
 
@@ -130,20 +124,14 @@ def test_a_weighted_share_by_hand() -> None:
     assert (estimate.lo, estimate.hi) == pytest.approx((centre - half, centre + half), abs=1e-4)
 
 
-@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 5000))
-def test_the_share_of_one_stratum_is_a_plain_share(right: int, wrong: int, rest: int) -> None:
-    n = right + wrong
-    estimate, plain = stratified_share([Stratum(n + rest, n, right)]), share(right, n)
-    assert (estimate.value, estimate.lo, estimate.hi, estimate.n) == pytest.approx((plain.value, plain.lo, plain.hi, n))
-
-
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=10))
-def test_the_share_where_everything_is_audited_is_a_plain_share(counts: list[tuple[int, int]]) -> None:
-    strata = [Stratum(n, n, min(right, n)) for n, right in counts]
-    estimate, plain = stratified_share(strata), share(sum(s.right for s in strata), sum(s.n for s in strata))
-    assert (estimate.value, estimate.lo, estimate.hi, estimate.n) == pytest.approx(
-        (plain.value, plain.lo, plain.hi, plain.n)
-    )
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=10), st.integers(0, 5000))
+def test_the_share_where_everything_is_audited_or_in_one_stratum_is_a_plain_share(
+    counts: list[tuple[int, int]], rest: int
+) -> None:
+    whole = [Stratum(n, n, min(right, n)) for n, right in counts]
+    for strata in (whole, [Stratum(n + rest, n, min(right, n)) for n, right in counts[:1]]):
+        estimate, plain = stratified_share(strata), share(sum(s.right for s in strata), sum(s.n for s in strata))
+        assert dataclasses.astuple(estimate) == pytest.approx(dataclasses.astuple(plain))
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500)).map(sorted), max_size=10))
@@ -167,7 +155,7 @@ def test_strata_without_audits_are_merged_with_their_nearest_neighbour() -> None
 
 @pytest.mark.parametrize("counts", [(5, 6, 1), (5, 3, 4), (5, 3, -1)])
 def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="stratum: expected 0 <= right <= n <= size"):
+    with pytest.raises(ValueError, match=r"^stratum: "):
         Stratum(*counts)
 
 
@@ -231,35 +219,30 @@ def test_the_detectable_drop_is_the_inverse_of_the_number_of_audits(
     n = audits_needed(drop, accuracy, reference_n=reference)
     assert detectable_drop(n, accuracy, reference_n=reference) <= drop + 1e-6
     assert detectable_drop(n - 1, accuracy, reference_n=reference) > drop - 1e-6
-
-
-def test_too_few_audits_detect_no_drop() -> None:
-    assert detectable_drop(2, 0.5) is None
+    assert detectable_drop(2, accuracy) is None
+    with pytest.raises(AuditError, match=r"^n: "):
+        detectable_drop(0, accuracy)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "named"),
     [
-        ({"drop": 0.0}, "drop: expected more than 0 and at most the accuracy, 0.8, got 0"),
-        ({"drop": 0.9}, "drop: expected more than 0"),
-        ({"accuracy": 1.2}, "accuracy: expected more than 0 and at most 1, got 1.2"),
-        ({"power": 1.0}, "power: expected 0.5 to less than 1"),
-        ({"confidence": math.nan}, "confidence: expected 0.5 to less than 1"),
-        ({"reference_n": 0}, "reference_n: expected at least 1 audit, got 0"),
-        ({"reference_n": 50}, "reference_n: expected more than 50 audits to compare with"),
+        ({"drop": 0.0}, "drop"),
+        ({"drop": 0.9}, "drop"),  # more than the accuracy
+        ({"accuracy": 1.2}, "accuracy"),
+        ({"power": 1.0}, "power"),
+        ({"confidence": math.nan}, "confidence"),
+        ({"reference_n": 0}, "reference_n"),
+        ({"reference_n": 50}, "reference_n"),  # against so few, no number of audits is enough
     ],
 )
-def test_a_plan_that_cannot_be_made_is_refused(arguments: dict, complaint: str) -> None:
-    with pytest.raises(AuditError, match=complaint):
+def test_a_plan_that_cannot_be_made_is_refused(arguments: dict, named: str) -> None:
+    with pytest.raises(AuditError, match=f"^{named}: "):
         audits_needed(**{"drop": 0.05, "accuracy": 0.8, **arguments})
-    with pytest.raises(AuditError, match="n: expected at least 1 audit, got 0"):
-        detectable_drop(0, 0.8)
 
 
 def test_a_share_that_is_no_count_out_of_n_is_called_weighted() -> None:
     weighted = stratified_share([Stratum(990, 4, 4), Stratum(10, 4, 0)])
     plain = stratified_share([Stratum(10, 10, 7)])
-    assert weighted is not None
-    assert plain is not None
     assert (f"{weighted.value:.1%}", n_text(weighted)) == ("99.0%", "n = 8, weighted")
     assert (f"{plain.value:.1%}", n_text(plain)) == ("70.0%", "n = 10")

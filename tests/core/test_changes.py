@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 from core.statistics.alerts import Alerts
 from core.statistics.changes import Finding, Point, SeriesKey, cusum_limit, described, findings, untested
 from core.statistics.estimates import mean, t95, wilson
 
-LABELS = SeriesKey("label_accuracy", "kept", "exact")
+LABELS, HELD_OUT = SeriesKey("label_accuracy", "kept", "exact"), SeriesKey("held_out")
 ALERTS = Alerts()
 ONLY_LABELS = Alerts(figures=("label_accuracy",))
 RUNS = 1_000
@@ -45,31 +46,41 @@ def test_a_sudden_drop_by_hand() -> None:
     [alert] = label_findings(points_of([0.8] * 5 + [0.7]))
     assert (alert.rule, alert.series, alert.point.iteration, alert.severity) == ("sudden", LABELS, 6, "critical")
     assert (alert.reference, alert.threshold) == (pytest.approx(0.8), pytest.approx(0.8 - 0.058942, abs=1e-5))
-    assert alert.text == (
-        "label accuracy over kept by exact is 70.0% (n = 400), against 80.0% (n = 2,000) in iterations 1 to 5: "
-        "-10.0 points [-15.0, -5.3]"
-    )
-    assert label_findings(points_of([0.8] * 5 + [0.8 - 0.058])) == []
+    for words in (described(LABELS), "70.0% (n = 400)", "80.0% (n = 2,000)", "-10.0 points [-15.0, -5.3]"):
+        assert words in alert.text
     [warning] = label_findings(points_of([0.8] * 5 + [0.74]))
     assert warning.severity == "warning"
 
 
-def test_a_significant_but_small_drop_raises_no_alert() -> None:
-    assert label_findings(points_of([0.8] * 5 + [0.76], n=100_000)) == []
-    assert len(label_findings(points_of([0.8] * 5 + [0.74], n=100_000))) == 1
-
-
-def test_a_rise_raises_an_alert_only_where_the_rule_watches_both_directions() -> None:
-    assert label_findings(points_of([0.5] * 5 + [0.9])) == []
-    key = SeriesKey("p_hat", "all")
-    for shares in ([0.5] * 5 + [0.8], [0.8] * 5 + [0.5]):
-        assert [alert.rule for alert in label_findings(points_of(shares), ALERTS, key)] == ["sudden"]
-
-
-def test_too_few_audits_are_not_tested() -> None:
-    assert label_findings(points_of([0.9] * 5 + [0.2], n=99)) == []
-    assert label_findings([*points_of([0.9] * 5), point_of(6, 10, 50)]) == []
-    assert len(label_findings(points_of([0.9, 0.2], n=100))) == 1
+@pytest.mark.parametrize(
+    ("key", "points", "rules"),
+    [
+        (LABELS, points_of([0.8] * 5 + [0.8 - 0.058]), []),
+        (LABELS, points_of([0.8] * 5 + [0.76], n=100_000), []),  # significant but small
+        (LABELS, points_of([0.8] * 5 + [0.74], n=100_000), ["sudden"]),
+        (LABELS, points_of([0.5] * 5 + [0.9]), []),  # a rise
+        (SeriesKey("p_hat", "all"), points_of([0.5] * 5 + [0.8]), ["sudden"]),  # its rule watches both directions
+        (SeriesKey("p_hat", "all"), points_of([0.8] * 5 + [0.5]), ["sudden"]),
+        (LABELS, points_of([0.9] * 5 + [0.2], n=99), []),  # too few audits
+        (LABELS, [*points_of([0.9] * 5), point_of(6, 10, 50)], []),
+        (LABELS, points_of([0.9, 0.2], n=100), ["sudden"]),
+        (LABELS, [point_without_interval(t, 0.9 if t < 6 else 0.1, 400) for t in range(1, 7)], []),
+        # A stratified audit is less sure than a plain one of the same size: its intervals are wider.
+        (
+            LABELS,
+            [replace(p, lo=p.value - 0.1, hi=p.value + 0.1, interval="share") for p in points_of([0.8] * 5 + [0.7])],
+            [],
+        ),
+        # 0.98 -+ 0.04 is cut off at 1, so the width is taken from the other side. Standard errors are 0.04 / 1.984
+        # each, 0.02851 of the difference; times z = 3.8906 (a tenth of nine tenths of 1/90 of the rate 0.05) it is
+        # 0.1109. With half of [0.94, 1] it would be 0.0981.
+        (HELD_OUT, [Point(1, 0.98, 0.94, 1.0, 100, "share"), Point(2, 0.88, 0.84, 0.92, 100, "share")], []),
+        (HELD_OUT, [Point(1, 0.98, 0.94, 1.0, 100, "share"), Point(2, 0.867, 0.827, 0.907, 100, "share")], ["sudden"]),
+    ],
+)
+def test_what_is_a_sudden_change(key: SeriesKey, points: list[Point], rules: list[str]) -> None:
+    settings = ONLY_LABELS if key == LABELS else ALERTS
+    assert [alert.rule for alert in label_findings(points, settings, key)] == rules
 
 
 @pytest.mark.parametrize(
@@ -86,12 +97,10 @@ def test_too_few_audits_are_not_tested() -> None:
 def test_a_series_that_is_not_tested_because_it_rests_on_few_items_is_named(
     points: list[Point], least: int | None
 ) -> None:
-    held_out, unwatched = SeriesKey("held_out"), SeriesKey("majority_share")
-    few = untested({held_out: points, LABELS: points, unwatched: points}, 6, ALERTS)
-    assert few == ({} if least is None else {held_out: least, LABELS: least})
-    only_labels = untested({held_out: points}, 6, ONLY_LABELS)
-    assert only_labels == {}  # no rule is for it
-    assert (described(held_out), described(LABELS)) == ("held out", "label accuracy over kept by exact")
+    few = untested({HELD_OUT: points, LABELS: points, SeriesKey("majority_share"): points}, 6, ALERTS)
+    assert few == ({} if least is None else {HELD_OUT: least, LABELS: least})
+    assert untested({HELD_OUT: points}, 6, ONLY_LABELS) == {}  # no rule is for it
+    assert (described(HELD_OUT), described(LABELS)) == ("held out", "label accuracy over kept by exact")
 
 
 def test_a_slow_decline_raises_an_alert_once_and_again_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +127,6 @@ def test_means_are_tested_by_their_intervals() -> None:
         assert len(label_findings(points, settings, key)) == expected
 
 
-def test_a_weighted_share_is_tested_by_its_own_wider_interval() -> None:
-    """A stratified audit is less sure than a plain one of the same size: the same values have wider intervals."""
-    shares = points_of([0.8] * 5 + [0.7])
-    wide = [Point(p.iteration, p.value, p.value - 0.1, p.value + 0.1, p.n, "share") for p in shares]
-    assert label_findings(wide) == []
-    assert len(label_findings(points_of([0.8] * 5 + [0.7]))) == 1
-
-
 def test_the_rate_of_false_alerts_is_divided_among_oracles() -> None:
     points = points_of([0.8] * 5 + [0.741])
     assert len(label_findings(points)) == 1
@@ -139,39 +140,24 @@ def test_falling_accuracy_with_rising_reward_and_kl_is_a_collapse(accuracy: str)
     fall = {SeriesKey(accuracy): points_of([0.6] * 4 + [0.4], n=1000)}
     reward = {SeriesKey("pseudo_reward"): [point_without_interval(t, 0.7 if t < 5 else 0.95) for t in range(1, 6)]}
     kl = {SeriesKey("kl"): [point_without_interval(t, 0.05 if t < 5 else 0.4) for t in range(1, 6)]}
-    rules = [alert.rule for alert in findings({**fall, **reward, **kl}, ALERTS)]
-    assert rules == ["sudden", "collapse"]
-    collapse = findings({**fall, **reward, **kl}, ALERTS)[-1]
+    sudden, collapse = findings({**fall, **reward, **kl}, ALERTS)
+    assert (sudden.rule, collapse.rule) == ("sudden", "collapse")
     assert (collapse.severity, collapse.point.iteration) == ("critical", 5)
-    assert "pseudo-reward rose from 0.7 to 0.95 and the KL from 0.05 to 0.4 nats per token" in collapse.text
-    for missing in ({**fall, **reward}, {**fall, **kl}, fall):
+    for words in ("0.7 to 0.95", "0.05 to 0.4 nats per token"):
+        assert words in collapse.text
+    low, high = ({SeriesKey("kl"): [point_without_interval(t, kl) for t in range(1, 6)]} for kl in (0.05, 0.4))
+    for missing in ({**fall, **reward}, {**fall, **kl}, fall, {**fall, **reward, **low}, {**fall, **reward, **high}):
         assert [alert.rule for alert in findings(missing, ALERTS)] == ["sudden"]
-    for kl in (0.05, 0.4):  # a KL that does not change, low or high
-        still = {SeriesKey("kl"): [point_without_interval(t, kl) for t in range(1, 6)]}
-        assert [alert.rule for alert in findings({**fall, **reward, **still}, ALERTS)] == ["sudden"]
 
 
 def test_the_accuracy_of_labels_made_in_training_is_tested_like_label_accuracy() -> None:
     key = SeriesKey("training_label_accuracy", "", "given")
     [alert] = label_findings(points_of([0.8] * 5 + [0.7]), key=key)
     assert (alert.rule, alert.severity) == ("sudden", "critical")
-    assert alert.text.startswith("training label accuracy by given is 70.0% (n = 400), against 80.0%")
     # With labels of both kinds each has half of the rate: 0.00225, z = 2.8414, so a drop begins 0.064116 below 0.8.
     both = findings({key: points_of([0.8] * 5 + [0.74]), LABELS: points_of([0.8] * 6)}, ONLY_LABELS)
     assert both == []
     assert len(label_findings(points_of([0.8] * 5 + [0.74]), key=key)) == 1
-
-
-def test_the_width_of_an_interval_cut_off_at_one_is_taken_from_its_other_side() -> None:
-    # 0.98 -+ 0.04 is cut off at 1. Standard errors are 0.04 / 1.984 each, 0.02851 of the difference; times z = 3.8906
-    # (a tenth of nine tenths of 1/90 of the rate 0.05) it is 0.1109. With half of [0.94, 1] it would be 0.0981.
-    before, key = Point(1, 0.98, 0.94, 1.0, 100, "share"), SeriesKey("held_out")
-    assert label_findings([before, Point(2, 0.88, 0.84, 0.92, 100, "share")], Alerts(), key) == []
-    assert len(label_findings([before, Point(2, 0.867, 0.827, 0.907, 100, "share")], Alerts(), key)) == 1
-
-
-def test_points_without_an_interval_are_not_tested() -> None:
-    assert label_findings([point_without_interval(t, 0.9 if t < 6 else 0.1, 400) for t in range(1, 7)]) == []
 
 
 @pytest.mark.parametrize(("k", "rate", "iterations"), [(0.5, 0.05, 10), (0.5, 0.01, 10), (1.0, 0.05, 30)])
@@ -270,16 +256,5 @@ def test_simulated_coverage_of_a_share_s_interval_is_95_percent_on_average() -> 
             lo, hi = limits[rng.binomial(n, p, RUNS)].T
             covered.append(float(((lo <= p) & (p <= hi)).mean()))
     print(f"\ncoverage: {np.mean(covered):.2%} on average, from {min(covered):.1%} to {max(covered):.1%}")
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
-    assert min(covered) > 0.88
-
-
-def test_the_exact_coverage_of_a_share_s_interval_is_95_percent_on_average() -> None:
-    """The same average as in the simulation, computed from the binomial distribution."""
-    covered = []
-    for n in (50, 100, 200, 400):
-        limits, chances = np.array([wilson(x, n) for x in range(n + 1)]), np.arange(n + 1)
-        for p in np.linspace(0.02, 0.98, 49):
-            holds = (limits[:, 0] <= p) & (p <= limits[:, 1])
-            covered.append(float(binom.pmf(chances, n, p) @ holds))
     assert np.mean(covered) == pytest.approx(0.95, abs=0.005)
+    assert min(covered) > 0.88

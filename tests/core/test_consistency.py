@@ -24,22 +24,16 @@ def test_by_hand() -> None:
     assert thresholds == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1]
     # A question without any answer has no accuracy, and is left at the threshold 0 alone.
     every = point(0)
-    assert every.answer
-    assert every.majority
     assert (every.answer.value, every.answer.n) == (pytest.approx((1 + 1 / 2 + 1 / 3) / 3), 3)
     assert every.majority.value == pytest.approx((1 + 1 / 2 + 0) / 3)
     assert (every.left.value, every.left.n) == (1, 4)
     assert (point(0.5).answer, point(0.5).majority, point(0.5).left.value) == (every.answer, every.majority, 3 / 4)
     # 2 of 3 answers are enough for 0.6, but 2 of 4 replies are not.
     most = point(0.6)
-    assert most.answer
-    assert most.majority
     assert (most.answer.value, most.majority.value) == (pytest.approx((1 + 1 / 3) / 2), 1 / 2)
     assert most.left.value == 1 / 4
     for threshold in (0.7, 1):
         agreed = point(threshold)
-        assert agreed.answer
-        assert agreed.majority
         assert (agreed.answer.value, agreed.majority.value, agreed.majority.n) == (1, 1, 1)
         assert agreed.left.value == 1 / 4
 

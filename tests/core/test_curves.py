@@ -79,13 +79,11 @@ def test_many_answers_are_no_trouble() -> None:
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_a_k_that_cannot_be_drawn_is_refused(k: int) -> None:
-    with pytest.raises(ValueError, match=r"k: expected 1\.\.4"):
-        pass_at_k(4, 1, k)
-    with pytest.raises(ValueError, match=r"k: expected 1\.\.4"):
-        majority_at_k(Tally(((4, True),), 0), k)
-    with pytest.raises(ValueError, match=r"k: expected 1\.\.4"):
-        majority_share_at_k(Tally(((4, True),), 0), k)
-    with pytest.raises(ValueError, match=r"right: expected 0\.\.4"):
+    tally = Tally(((4, True),), 0)
+    for figure in (lambda: pass_at_k(4, 1, k), lambda: majority_at_k(tally, k), lambda: majority_share_at_k(tally, k)):
+        with pytest.raises(ValueError, match=r"^k: "):
+            figure()
+    with pytest.raises(ValueError, match=r"^right: "):
         pass_at_k(4, 5, 1)
 
 

@@ -47,13 +47,11 @@ def results(correct: np.ndarray, samples: int, first: int = 0) -> list[Evaluated
 def test_a_fall_is_on_the_questions_that_both_have() -> None:
     best, now = np.array([4, 4, 4, 4]), np.array([1, 2, 4])
     fall = fall_from(results(best, 4), results(now, 4, first=2), 3, ALERTS)
-    assert fall is not None
     assert (fall.best, fall.now, fall.n, fall.p) == (1.0, 0.375, 2, pytest.approx(0.25))
     assert fall.limit == pytest.approx(0.05 / 10 / 3)
     assert fall_from(results(best, 4), results(now, 4, first=9), 3, ALERTS) is None
     # Two of four samples are as many as four of eight.
     other = fall_from(results(np.array([2, 3]), 4), results(np.array([4, 5]), 8), 1, ALERTS)
-    assert other is not None
     assert (other.points, other.p) == (pytest.approx(1 / 16), pytest.approx(0.5))
 
 
@@ -69,7 +67,6 @@ def alarms_of(random: np.random.Generator, n: int, samples: int, fall: float = 0
         if counts[best].sum() - counts[t].sum() <= POINTS * n * samples:
             continue
         fall_now = fall_from(results(counts[best], samples), results(counts[t], samples), t, ALERTS)
-        assert fall_now is not None
         if fall_now.p <= fall_now.limit:
             alarms.append(t)
     return alarms

@@ -43,20 +43,15 @@ def test_wilson_s_interval_has_the_share_in_it_and_stays_in_range(n: int, data: 
     assert lo < hi
 
 
-def test_a_share_has_its_interval_and_its_n() -> None:
+def test_a_share_has_its_interval_and_its_n_and_too_few_items_have_no_estimate() -> None:
     assert share(8, 10) == Estimate(0.8, *wilson(8, 10), 10)
-
-
-def test_too_few_items_have_no_estimate() -> None:
-    assert wilson(0, 0) is None
-    assert share(0, 0) is None
-    assert mean([]) is None
-    assert mean([0.5]) is None
+    assert [wilson(0, 0), share(0, 0), mean([]), mean([0.5]), mean_share([])] == [None] * 5
+    assert math.isnan(mean_share([math.nan, 0.5]).value)
 
 
 @pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (1, 0)])
 def test_more_successes_than_trials_are_refused(successes: int, n: int) -> None:
-    with pytest.raises(ValueError, match=f"successes: expected 0..{n}, got {successes}"):
+    with pytest.raises(ValueError, match=r"^successes: "):
         wilson(successes, n)
 
 
@@ -83,7 +78,6 @@ def test_a_mean_of_shares_has_the_interval_of_a_share_at_the_effective_number_of
     # All four wrong: Wilson's interval for 0 of 4, whose upper end is t² / (4 + t²).
     assert mean_share([0, 0, 0, 0]) == Estimate(0.0, 0.0, pytest.approx(10.12795 / 14.12795), 4)
     assert mean_share(Sums(4, 4.0, 4.0)) == share(4, 4)
-    assert mean_share([]) is None
 
 
 @given(st.integers(1, 400), st.data())
@@ -110,7 +104,7 @@ def test_the_interval_is_computed_over_items_and_not_over_samples() -> None:
 
 
 def test_a_paired_difference_needs_as_many_values_after_as_before() -> None:
-    with pytest.raises(ValueError, match="after: expected 2 values"):
+    with pytest.raises(ValueError, match=r"^after: "):
         paired_share_difference([0.1, 0.2], [0.1])
 
 
@@ -121,24 +115,23 @@ def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:
     assert mean(Sums(3, total, squares)) == Estimate(total / 3, total / 3, total / 3, 3)
 
 
-def test_the_interval_of_a_difference_of_shares_is_newcombe_s() -> None:
-    """Newcombe 1998, table II, method 10: 56/70 - 48/80 and 9/10 - 3/10, and 0/10 - 0/20, from Wilson's intervals."""
-    for (x, n), (y, m), expected in (
+@pytest.mark.parametrize(
+    ("after", "before", "expected"),
+    [
         ((56, 70), (48, 80), (0.0524, 0.3339)),
         ((9, 10), (3, 10), (0.1705, 0.8090)),
         ((0, 10), (0, 20), (-0.1611, 0.2775)),
-    ):
-        intervals = [binomtest(*counts).proportion_ci(method="wilson") for counts in ((x, n), (y, m))]
-        change = difference(
-            *(Estimate(a / b, i.low, i.high, b) for i, (a, b) in zip(intervals, ((x, n), (y, m)), strict=True))
-        )
-        assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
+    ],
+)
+def test_the_interval_of_a_difference_of_shares_is_newcombe_s(
+    after: tuple[int, int], before: tuple[int, int], expected: tuple[float, float]
+) -> None:
+    """Newcombe 1998, table II, method 10, from Wilson's intervals."""
+    wilsons = [(x / n, binomtest(x, n).proportion_ci(method="wilson"), n) for x, n in (after, before)]
+    change = difference(*(Estimate(value, interval.low, interval.high, n) for value, interval, n in wilsons))
+    assert (change.lo, change.hi) == pytest.approx(expected, abs=2e-4)
 
 
 def test_the_interval_of_a_difference_of_means_is_the_normal_one() -> None:
     change = difference(Estimate(5.0, 4.0, 6.0, 10), Estimate(3.0, 1.0, 5.0, 20))
     assert (change.value, change.lo, change.hi, change.n) == (2.0, 2 - math.sqrt(5), 2 + math.sqrt(5), 10)
-
-
-def test_a_share_that_is_no_number_shows() -> None:
-    assert math.isnan(mean_share([math.nan, 0.5]).value)

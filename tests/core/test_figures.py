@@ -49,7 +49,6 @@ def test_a_figure_of_another_version_is_known_as_far_as_its_name_tells() -> None
     assert figure_of("solver_0_on_1") is None
     assert figure_of("Nasty{} share") is None
     late = figure_of("later_share")
-    assert late is not None
     assert (late.exposed_as, late.shown_unit) == ("coevo_later_ratio", "")
     assert is_share("later_share")
     assert not is_share("later")

@@ -7,14 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from core.grading.grader import MAX_CHARS, Grader, GradingError, grade_pairs
+from core.waiting.polling import wait_until
+from tests.processes import status_of
 
 HANGS = r"\sum_{n=1}^{10^{9}} \frac{1}{n^{n}}"  # comparing it takes more than 40 s of Python code
 
@@ -43,9 +45,9 @@ def test_a_worker_killed_in_the_middle_is_replaced() -> None:
     with Grader(deadline=60) as patient, ThreadPoolExecutor(1) as thread:
         patient.compare("x+1", "1+x")
         (pid,) = patient.worker_pids
-        before = cpu_ticks(pid)
+        before = psutil.Process(pid).cpu_times().user
         waiting = thread.submit(patient.compare, HANGS, "1.29")
-        until(lambda: cpu_ticks(pid) > before + 20)  # the worker is comparing the pair
+        until(lambda: psutil.Process(pid).cpu_times().user > before + 0.2)  # the worker is comparing the pair
         os.kill(pid, signal.SIGKILL)
         assert waiting.result().reason == "worker died: SIGKILL"
         assert patient.compare("x+2", "2+x").verdict == "equal"
@@ -57,7 +59,7 @@ def test_a_worker_killed_while_idle_is_replaced_and_the_pair_is_graded() -> None
         patient.compare("x+1", "1+x")
         (pid,) = patient.worker_pids
         os.kill(pid, signal.SIGKILL)
-        until(lambda: state(pid) == "Z")
+        until(lambda: status_of(pid) is None)
         assert patient.compare("x+2", "2+x").verdict == "equal"
 
 
@@ -72,7 +74,7 @@ def test_the_pairs_after_a_hanging_one_are_graded_by_the_next_worker() -> None:
         # The grader remembers the comparisons, in either order.
         assert comparisons == hasty.compare_many([(b, a) for a, b in pairs])
         assert hasty.worker_pids != [hanging_pid]
-        until(lambda: not alive(hanging_pid))
+        until(lambda: status_of(hanging_pid) is None)
 
 
 def test_long_answers_do_not_block_the_pipe_to_the_worker() -> None:
@@ -87,11 +89,11 @@ def test_workers_end_when_the_grader_closes_and_when_their_parent_ends() -> None
         opened.compare_many([(f"x+{i}", f"{i}+x") for i in range(20)])
         pids = opened.worker_pids
         assert pids
-    assert not any(alive(pid) for pid in pids)
+    assert not any(status_of(pid) for pid in pids)
     script = "import os; from core.grading.grader import Grader; g = Grader(); g.compare('x+1', '1+x'); "
     script += "print(*g.worker_pids, flush=True); os._exit(1)"
     orphan = int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stdout)
-    until(lambda: not alive(orphan))
+    until(lambda: status_of(orphan) is None)
 
 
 def test_the_grader_of_a_process_keeps_its_worker_until_the_process_ends() -> None:
@@ -100,7 +102,7 @@ def test_the_grader_of_a_process_keeps_its_worker_until_the_process_ends() -> No
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     first, second = map(int, done.stdout.split())
     assert first == second
-    assert not alive(first)
+    assert status_of(first) is None
 
 
 def test_a_worker_that_cannot_start_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,24 +113,5 @@ def test_a_worker_that_cannot_start_is_a_clear_error(monkeypatch: pytest.MonkeyP
         broken.compare("x+1", "1+x")
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        time.sleep(0.01)
-
-
-def cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return state(pid) != "Z"
-    except FileNotFoundError:
-        return False
+def until(condition: Callable[[], bool]) -> None:
+    assert wait_until(condition, 60, 0.01)

@@ -1,17 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from core.grading.grader import Grader
 from core.rollouts.groups import make_groups
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 def test_groups_with_and_without_labels(grader: Grader) -> None:

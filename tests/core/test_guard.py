@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -34,29 +34,49 @@ def signals(metrics: list[dict[str, float]], guard: Guard = GUARD) -> list[str]:
 
 def test_rising_agreement_with_a_high_kl_is_hacking() -> None:
     # SRT 4.1.1. Medians over two steps: the majority's share is 0.5 at first and 0.7 now; the KL is 0.25.
-    hacked = steps(majority_share=[0.4, 0.6, 0.6, 0.65, 0.75], kl=[0, 0.01, 0.1, 0.2, 0.3])
-    [alarm] = step_alarms(hacked, GUARD)
+    [alarm] = step_alarms(steps(**AGREEMENT), GUARD)
     assert (alarm.signal, alarm.action, alarm.step) == ("hacking", "warn", 5)
     assert (alarm.value, alarm.threshold) == (pytest.approx(0.25), 0.15)
-    assert (
-        alarm.text == "step 5: 70% of the votes agree with their majority, up from 50%, at a KL of 0.25 nats per token"
-    )
+    for words in ("step 5", "70%", "50%", "0.25 nats per token"):
+        assert words in alarm.text
+
+
+AGREEMENT = {"majority_share": [0.4, 0.6, 0.6, 0.65, 0.75], "kl": [0, 0.01, 0.1, 0.2, 0.3]}
 
 
 @pytest.mark.parametrize(
-    ("majority", "kl"),
+    ("figures", "settings", "expected"),
     [
-        ([0.4, 0.6, 0.6, 0.5, 0.58], [0, 0.01, 0.1, 0.2, 0.3]),  # agreement has not risen since the beginning
-        ([0.4, 0.6, 0.8, 0.95, 0.95], [0, 0.01, 0.1, 0.1, 0.1]),  # agreement rises with a low KL: the Solver learns
+        (AGREEMENT, {}, ["hacking"]),
+        # agreement has not risen since the beginning
+        (AGREEMENT | {"majority_share": [0.4, 0.6, 0.6, 0.5, 0.58]}, {}, []),
+        # agreement rises with a low KL: the Solver learns
+        ({"majority_share": [0.4, 0.6, 0.8, 0.95, 0.95], "kl": [0, 0.01, 0.1, 0.1, 0.1]}, {}, []),
+        # one odd step
+        ({"majority_share": [0.4, 0.6, 0.9, 0.9, 0.9], "kl": [0, 0.01, 0.1, 0.1, 2.2]}, {"window": 3}, []),
+        ({"same_label_share": [0.05, 0.2, 0.5]}, {}, ["one_answer"]),  # the median of two steps is 0.35
+        ({"same_label_share": [0.05, 0.2, 0.3]}, {}, []),
+        ({"same_label_share": [0.05, 0.2, 0.3]}, {"one_answer_share": 0.25}, ["one_answer"]),
+        ({"same_label_share": [0.9, 0.9]}, {"actions": {"one_answer": "ignore"}}, []),
+        # the first entropy is 0.5; a tenth of it is 0.05
+        ({"entropy": [0.6, 0.4, 0.1, 0.04, 0.05]}, {}, ["no_entropy"]),
+        ({"entropy": [0.6, 0.4, 0.1, 0.06, 0.05]}, {}, []),
+        # of 200 labels 150 were right in the first two steps, 100 are in the last two
+        ({"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [100] * 5}, {}, ["wrong_labels"]),
+        # a fall of 2.3 standard errors, which may be chance
+        ({"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [20] * 5}, {}, []),
+        # a significant fall, but only of six points
+        ({"label_accuracy": [0.75, 0.75, 0.7, 0.7, 0.68], "labels_checked": [10_000] * 5}, {}, []),
+        ({"label_accuracy": [0.4, 0.6, 0.7, 0.7, 0.8], "labels_checked": [100] * 5}, {}, []),  # a rise
+        ({"label_accuracy": [0] * 5, "labels_checked": [0] * 5}, {}, []),
+        ({"step": [1]}, {}, []),  # without any figure
+        ({"majority_share": [0.99], "same_label_share": [0.1], "entropy": [0.5], "kl": [0.0]}, {}, []),
     ],
 )
-def test_rising_agreement_or_a_high_kl_alone_is_not_hacking(majority: list[float], kl: list[float]) -> None:
-    assert signals(steps(majority_share=majority, kl=kl)) == []
-
-
-def test_one_odd_step_is_not_hacking() -> None:
-    odd = steps(majority_share=[0.4, 0.6, 0.9, 0.9, 0.9], kl=[0, 0.01, 0.1, 0.1, 2.2])
-    assert signals(odd, Guard(window=3)) == []
+def test_the_signals_of_a_training_s_steps(
+    figures: dict[str, list[float]], settings: dict[str, Any], expected: list[str]
+) -> None:
+    assert signals(steps(**figures), Guard(**{"window": 2, **settings})) == expected
 
 
 def test_a_rise_is_measured_from_the_first_steps_of_the_whole_training() -> None:
@@ -78,68 +98,30 @@ def test_a_job_that_continues_a_training_can_raise_an_alarm_at_its_first_step() 
     assert (alarm.signal, alarm.value, alarm.step) == ("one_answer", pytest.approx(0.45), 1)
 
 
-def test_the_same_label_for_too_many_prompts_is_one_answer() -> None:
-    assert signals(steps(same_label_share=[0.05, 0.2, 0.5])) == ["one_answer"]  # the median of two steps is 0.35
-    assert signals(steps(same_label_share=[0.05, 0.2, 0.3])) == []
-    assert signals(steps(same_label_share=[0.05, 0.2, 0.3]), Guard(window=2, one_answer_share=0.25)) == ["one_answer"]
-
-
-def test_an_entropy_at_a_tenth_of_the_first_is_no_entropy() -> None:
-    # The first entropy is 0.5; a tenth of it is 0.05.
-    assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.04, 0.05])) == ["no_entropy"]
-    assert signals(steps(entropy=[0.6, 0.4, 0.1, 0.06, 0.05])) == []
-
-
-def test_labels_that_are_wrong_more_often_than_at_first_are_a_signal() -> None:
+def test_a_fall_of_label_accuracy_is_measured_in_standard_errors() -> None:
     # Of 200 labels 150 were right in the first two steps, 100 are in the last two: 0.75 to 0.5, pooled 0.625, standard
     # error sqrt(0.625 * 0.375 * 2/200) = 0.0484, so the fall is 5.2 standard errors.
     fallen = steps(label_accuracy=[0.7, 0.8, 0.7, 0.4, 0.6], labels_checked=[100] * 5)
     [alarm] = step_alarms(fallen, GUARD)
     assert (alarm.signal, alarm.action, alarm.step) == ("wrong_labels", "warn", 5)
     assert (alarm.value, alarm.threshold) == (pytest.approx(0.5), pytest.approx(0.75 - 3.5 * 0.0484123))
-    assert alarm.text == "step 5: 50% of the labels are right (n = 200), down from 75% at the beginning (n = 200)"
-    assert signals(fallen, Guard(window=2, actions={"wrong_labels": "ignore"})) == []
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        # a fall of 2.3 standard errors, which may be chance
-        {"label_accuracy": [0.7, 0.8, 0.7, 0.4, 0.6], "labels_checked": [20] * 5},
-        # a significant fall, but only of six points
-        {"label_accuracy": [0.75, 0.75, 0.7, 0.7, 0.68], "labels_checked": [10_000] * 5},
-        # a rise
-        {"label_accuracy": [0.4, 0.6, 0.7, 0.7, 0.8], "labels_checked": [100] * 5},
-        # no label was checked
-        {"labels_checked": [0] * 5, "label_accuracy": [0] * 5},
-    ],
-)
-def test_labels_that_are_about_as_right_as_at_first_are_no_signal(labels: dict[str, list[float]]) -> None:
-    assert signals(steps(**labels)) == []
-
-
-def test_a_step_without_figures_makes_no_signal() -> None:
-    assert signals([{"step": 1}]) == []
-    assert signals(steps(majority_share=[0.99], same_label_share=[0.1], entropy=[0.5], kl=[0.0])) == []
-
-
-def test_an_ignored_signal_raises_no_alarm() -> None:
-    one_answer = steps(same_label_share=[0.9, 0.9])
-    assert signals(one_answer, Guard(actions={"one_answer": "ignore"}, window=2)) == []
-    [alarm] = step_alarms(one_answer, Guard(actions={"one_answer": "roll_back"}, window=2))
-    assert alarm.action == "roll_back"
+    for words in ("step 5", "50%", "75%", "n = 200"):
+        assert words in alarm.text
 
 
 def test_an_iteration_s_signals_are_decline_ill_posed_and_repetition() -> None:
     guard = Guard(actions={"decline": "stop", "ill_posed": "pause", "repetition": "roll_back"})
     assert iteration_alarms(guard, None, {"ill_posed_share": 0.2, "repetition_share": 0.5}) == []
     ill, fall = {"ill_posed_share": 0.25, "repetition_share": 0.75}, Fall(0.4, 0.52, 1_020, 0.0003, 0.005)
-    decline = "pass@1 is 40.0%, down from 52.0% on the same 1,020 questions; chance explains such a fall with p = "
-    assert [(alarm.signal, alarm.action, alarm.text) for alarm in iteration_alarms(guard, fall, ill)] == [
-        ("decline", "stop", decline + "0.0003, below 0.005"),
-        ("ill_posed", "pause", "25% of the Challenger's questions are ill-posed"),
-        ("repetition", "roll_back", "75% of the Challenger's questions repeat another"),
+    assert [(alarm.signal, alarm.action) for alarm in iteration_alarms(guard, fall, ill)] == [
+        ("decline", "stop"),
+        ("ill_posed", "pause"),
+        ("repetition", "roll_back"),
     ]
+    [decline, *shares] = (alarm.text for alarm in iteration_alarms(guard, fall, ill))
+    assert ["25%" in shares[0], "75%" in shares[1]] == [True, True]
+    for words in ("40.0%", "52.0%", "1,020 questions", "p = 0.0003", "0.005"):
+        assert words in decline
 
 
 @pytest.mark.parametrize(
@@ -164,13 +146,6 @@ def test_of_several_alarms_the_strongest_action_counts() -> None:
     assert {action: ends_training(action) for action in expected} == expected
 
 
-def test_every_signal_says_in_words_when_it_is_an_alarm() -> None:
-    assert {signal: alarm_if(signal, 0.125) for signal in get_args(Signal)} == {
-        "hacking": "the KL is at least 0.125 nats per token",
-        "one_answer": "the share is at least 12.5%",
-        "no_entropy": "the entropy is below 0.125 nats per token",
-        "wrong_labels": "the label accuracy is at most 12.5%",
-        "decline": "pass@1 is below the best by more than chance explains, and by more than 12.5 points",
-        "ill_posed": "the share is above 12.5%",
-        "repetition": "the share is above 12.5%",
-    }
+@pytest.mark.parametrize("signal", get_args(Signal))
+def test_every_signal_says_with_its_threshold_when_it_is_an_alarm(signal: Signal) -> None:
+    assert ("0.125 nats" if signal in ("hacking", "no_entropy") else "12.5") in alarm_if(signal, 0.125)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +16,7 @@ from core.judging.replies import (
     MAX_SHOWN,
     Case,
     Claimed,
+    JudgePrompt,
     JudgeResult,
     Opinion,
     Truth,
@@ -29,7 +29,6 @@ from core.judging.replies import (
 )
 from core.judging.sentinels import draw_sentinels
 from core.settings.audit import Audit, Judge
-from core.settings.parsing import ConfigError, parse_config
 from services.oracles import exact
 from trainers.micro.world import make_problem
 
@@ -43,18 +42,13 @@ REPLIES = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
-
-
-def test_the_checker_s_prompt_is_the_paper_s_word_for_word() -> None:
-    assert equivalence_messages(claimed=Claimed("x+1"), truth=Truth(r"\frac{1}{2}")) == [
+@pytest.mark.parametrize("answer", ["x+1", "{response} {0}"])
+def test_the_checker_s_prompt_is_the_paper_s_word_for_word(answer: str) -> None:
+    assert equivalence_messages(claimed=Claimed(answer), truth=Truth(r"\frac{1}{2}")) == [
         {"role": "system", "content": "You are a math answer checker."},
         {
             "role": "user",
-            "content": "Hi, there is an answer: x+1,\n"
+            "content": f"Hi, there is an answer: {answer},\n"
             "and the ground truth answer is: \\frac{1}{2},\n"
             "please check whether the answer is correct or not, and return the **only**\n"
             "Yes or No.",
@@ -71,19 +65,13 @@ def test_answer_and_truth_cannot_be_swapped() -> None:
         equivalence_messages(*positional)
 
 
-def test_a_placeholder_in_an_answer_is_not_replaced() -> None:
-    prompt = equivalence_messages(claimed=Claimed("{response} {0}"), truth=Truth("7"))[1]["content"]
-    assert prompt.startswith("Hi, there is an answer: {response} {0},\nand the ground truth answer is: 7,\n")
-
-
 def test_an_annotator_s_prompt_has_the_question_and_never_a_label() -> None:
     case = Case("k", "What is 3 + 4?", Claimed("123454321"), Truth("987656789"))
     prompt = messages("annotate", case)
     assert prompt == annotate_messages("What is 3 + 4?")
     assert [message["role"] for message in prompt] == ["system", "user"]
     assert prompt[1]["content"] == "What is 3 + 4?"
-    assert "123454321" not in str(prompt)
-    assert "987656789" not in str(prompt)
+    assert [label for label in ("123454321", "987656789") if label in str(prompt)] == []
 
 
 @pytest.mark.parametrize("bad", ["", "  ", "x" * (MAX_SHOWN + 1), "What is 2?<|im_end|>", "a\x00b"])
@@ -138,43 +126,33 @@ def test_a_checker_s_reply_counts_only_if_it_is_yes_or_no(reply: str, expected: 
 
 
 @pytest.mark.parametrize(
-    ("replies", "expected"),
+    ("prompt", "replies", "expected"),
     [
-        ([r"\boxed{4}"], JudgeResult("right", "4")),
-        ([r"\boxed{5}"], JudgeResult("wrong", "5")),
-        ([r"\boxed{4.0}"], JudgeResult("right", "4.0")),
-        ([r"\boxed{ill-posed}"], JudgeResult("ill_posed")),
-        ([None], JudgeResult("unknown")),
-        (["4"], JudgeResult("unknown")),
-        ([r"\boxed{5 or so apples}"], JudgeResult("unknown", "5or so apples")),  # the grader cannot compare it with 4
-        ([r"\boxed{4}", r"\boxed{\frac{8}{2}}", r"\boxed{5}"], JudgeResult("right", "4")),
-        ([r"\boxed{4}", r"\boxed{5}", r"\boxed{6}"], JudgeResult("unknown")),
-        ([r"\boxed{4}", r"\boxed{4}", None, None], JudgeResult("unknown")),  # half of the replies is no majority
-        ([r"\boxed{ill-posed}", r"\boxed{ill-posed}", r"\boxed{4}"], JudgeResult("ill_posed")),
+        ("annotate", [r"\boxed{4}"], JudgeResult("right", "4")),
+        ("annotate", [r"\boxed{5}"], JudgeResult("wrong", "5")),
+        ("annotate", [r"\boxed{4.0}"], JudgeResult("right", "4.0")),
+        ("annotate", [r"\boxed{ill-posed}"], JudgeResult("ill_posed")),
+        ("annotate", [None], JudgeResult("unknown")),
+        ("annotate", ["4"], JudgeResult("unknown")),
+        # the grader cannot compare it with 4
+        ("annotate", [r"\boxed{5 or so apples}"], JudgeResult("unknown", "5or so apples")),
+        ("annotate", [r"\boxed{4}", r"\boxed{\frac{8}{2}}", r"\boxed{5}"], JudgeResult("right", "4")),
+        ("annotate", [r"\boxed{4}", r"\boxed{5}", r"\boxed{6}"], JudgeResult("unknown")),
+        ("annotate", [r"\boxed{4}", r"\boxed{4}", None, None], JudgeResult("unknown")),  # half is no majority
+        ("annotate", [r"\boxed{ill-posed}", r"\boxed{ill-posed}", r"\boxed{4}"], JudgeResult("ill_posed")),
+        ("equivalence", ["Yes"], JudgeResult("right")),
+        ("equivalence", ["No"], JudgeResult("wrong")),
+        ("equivalence", ["Perhaps"], JudgeResult("unknown")),
+        ("equivalence", [None], JudgeResult("unknown")),
+        ("equivalence", ["Yes", "Yes", "No"], JudgeResult("right")),
+        ("equivalence", ["Yes", "No"], JudgeResult("unknown")),
+        ("equivalence", ["No", "No", None], JudgeResult("wrong")),
     ],
 )
-def test_the_majority_of_an_annotator_s_replies_is_its_verdict(
-    replies: list[str | None], expected: JudgeResult, grader: Grader
+def test_the_majority_of_a_judge_s_replies_is_its_verdict(
+    prompt: JudgePrompt, replies: list[str | None], expected: JudgeResult, grader: Grader
 ) -> None:
-    assert combine_replies("annotate", CASE, replies, grader) == expected
-
-
-@pytest.mark.parametrize(
-    ("replies", "expected"),
-    [
-        (["Yes"], "right"),
-        (["No"], "wrong"),
-        (["Perhaps"], "unknown"),
-        ([None], "unknown"),
-        (["Yes", "Yes", "No"], "right"),
-        (["Yes", "No"], "unknown"),
-        (["No", "No", None], "wrong"),
-    ],
-)
-def test_the_majority_of_a_checker_s_replies_is_its_verdict(
-    replies: list[str | None], expected: str, grader: Grader
-) -> None:
-    assert combine_replies("equivalence", PAIR, replies, grader).verdict == expected
+    assert combine_replies(prompt, CASE if prompt == "annotate" else PAIR, replies, grader) == expected
 
 
 @given(st.lists(REPLIES, min_size=1, max_size=4), st.text(max_size=60))
@@ -239,31 +217,7 @@ def test_a_checker_s_sentinels_are_half_right_and_half_wrong() -> None:
     sentinels = draw_sentinels("equivalence", ["What is 1 + 1?"], 8, 5)
     assert [sentinel.expected for sentinel in sentinels] == ["right", "wrong"] * 4
     for sentinel in sentinels:
-        assert sentinel.case.truth is not None
         assert (sentinel.case.claimed.answer == sentinel.case.truth.solution) == (sentinel.expected == "right")
-
-
-@pytest.mark.parametrize(
-    ("table", "complaint"),
-    [
-        ({"oracle": "judge"}, "audit.judge: expected a table with url and model"),
-        ({"oracle": "judge", "judge": {"model": "m"}}, "audit.judge.url: expected a value, got none"),
-        ({"oracle": "exact", "sample": 5}, "sample: belongs to oracle = 'judge', got oracle = 'exact'"),
-        ({"judge": {"url": "http://a/v1", "model": "m"}}, "judge: belongs to oracle = 'judge', got oracle = 'exact'"),
-        (
-            {"oracle": "judge", "judge": {"url": "http://a/v1", "model": "m", "name": "GPT-4o"}},
-            "audit.judge.name: expected a text that matches",
-        ),
-        (
-            {"oracle": "judge", "judge": {"url": "http://a/v1", "model": "m", "samples": 3, "temperature": 0}},
-            "temperature: expected more than 0, since samples is 3",
-        ),
-    ],
-)
-def test_settings_that_an_audit_cannot_use_are_refused(table: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse_config({"audit": table}, "preset")
-    assert complaint in str(refused.value)
 
 
 def test_two_judges_of_a_run_have_different_names() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,7 @@ from hypothesis import strategies as st
 from core.methods.rzero import ChallengerReward
 from core.types import PseudoLabel
 
-PAPER = ChallengerReward()
-OFFICIAL = ChallengerReward(variant="official")
+OFFICIAL: dict[str, Any] = {"variant": "official"}
 
 TWIN = "Find the sum of all positive divisors of the number 360 and prove it."
 OTHER_TWIN = "Find the sum of all positive divisors of the number 480 and prove it."
@@ -24,57 +25,52 @@ def values(questions: list[str | None], votes: list[int | None], config: Challen
     return [score.value for score in config.scores(questions, labels)]
 
 
-def test_the_paper_s_reward_by_hand() -> None:
-    # B = 5. The twins are one cluster (share 2/5), the third question is one alone (1/5), the malformed are in none.
-    # 5 of 10: 1 - 2|0.5 - 0.5| = 1   less 2/5 = 0.6       3 of 10: 1 - 2 * 0.2 = 0.6 less 2/5 = 0.2
-    # 8 of 10: 1 - 2 * 0.3 = 0.4      less 1/5 = 0.2       malformed: 0
-    questions = [TWIN, OTHER_TWIN, ALONE, None, None]
-    assert values(questions, [5, 3, 8, None, None], PAPER) == pytest.approx([0.6, 0.2, 0.2, 0, 0])
-
-
-def test_the_paper_s_reward_is_cut_off_at_zero() -> None:
-    # 10 of 10: 1 - 2 * 0.5 = 0, less 1/2; 9 of 10: 0.2 less 1/2. No answers: p_hat is 0, so uncertainty is 0.
-    assert values([TWIN, ALONE], [10, 9], PAPER) == [0, 0]
-    assert values([TWIN, ALONE], [0, 10], PAPER) == [0, 0]
-
-
-def test_lambda_is_the_weight_of_the_repetition_penalty() -> None:
-    questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 5, None]
-    halved = ChallengerReward(repetition_weight=0.5)  # shares 2/4, 2/4 and 1/4
-    assert values(questions, votes, halved) == pytest.approx([0.75, 0.75, 0.875, 0])
-
-
-def test_without_the_repetition_penalty_the_uncertainty_is_the_reward_and_repetition_is_still_measured() -> None:
-    # The ablation of Table 3. 5 of 10: 1 - 2|0.5 - 0.5| = 1 or min(0.5, 0.5); 8 of 10: 0.4 or 0.2; malformed: 0 or -1.
-    questions, votes = [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 8, None]
-    paper, official = (ChallengerReward(variant=v, repetition_weight=0) for v in ("paper", "official"))
-    assert values(questions, votes, paper) == pytest.approx([1, 1, 0.4, 0])
-    assert values(questions, votes, official) == pytest.approx([0.5, 0.5, 0.2, -1])
-    parts = paper.scores([TWIN, OTHER_TWIN], [label(5), label(5)])[0].parts
-    assert (parts["repetition"], parts["cluster_size"]) == (0, 2)
-
-
-def test_the_released_code_s_reward_by_hand() -> None:
-    # min(p, 1 - p) less the share, not cut off; malformed: -1 less the share of an empty question, 1/5.
-    # 5 of 10: 0.5 - 2/5 = 0.1    3 of 10: 0.3 - 2/5 = -0.1    10 of 10: 0 - 1/5    malformed: -1 - 1/5
-    questions = [TWIN, OTHER_TWIN, ALONE, None, None]
-    expected = [0.1, -0.1, -0.2, -1.2, -1.2]
-    assert values(questions, [5, 3, 10, None, None], OFFICIAL) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("settings", "questions", "votes", "rewards"),
+    [
+        # The twins are a cluster (share 2/5), the third question is one alone (1/5), the malformed are in none.
+        # 5 of 10: 1 - 2|0.5 - 0.5| = 1 less 2/5; 3 of 10: 1 - 2 * 0.2 less 2/5; 8 of 10: 1 - 2 * 0.3 less 1/5.
+        ({}, [TWIN, OTHER_TWIN, ALONE, None, None], [5, 3, 8, None, None], [0.6, 0.2, 0.2, 0, 0]),
+        # Cut off at zero: 10 of 10: 1 - 2 * 0.5 = 0, less 1/2; 9 of 10: 0.2 less 1/2. No answers: p_hat is 0.
+        ({}, [TWIN, ALONE], [10, 9], [0, 0]),
+        ({}, [TWIN, ALONE], [0, 10], [0, 0]),
+        # Half of the shares 2/4, 2/4 and 1/4.
+        ({"repetition_weight": 0.5}, [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 5, None], [0.75, 0.75, 0.875, 0]),
+        # The ablation of Table 3.
+        ({"repetition_weight": 0}, [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 8, None], [1, 1, 0.4, 0]),
+        (OFFICIAL | {"repetition_weight": 0}, [TWIN, OTHER_TWIN, ALONE, None], [5, 5, 8, None], [0.5, 0.5, 0.2, -1]),
+        # The released code: min(p, 1 - p) less the share, not cut off; malformed: -1 less the share of an empty
+        # question, 1/5.
+        (OFFICIAL, [TWIN, OTHER_TWIN, ALONE, None, None], [5, 3, 10, None, None], [0.1, -0.1, -0.2, -1.2, -1.2]),
+        ({}, [], [], []),
+        (OFFICIAL, [], [], []),
+    ],
+)
+def test_the_reward_by_hand(
+    settings: dict[str, Any], questions: list[str | None], votes: list[int | None], rewards: list[float]
+) -> None:
+    assert values(questions, votes, ChallengerReward(**settings)) == pytest.approx(rewards)
 
 
 def test_the_bleu_distance_decides_which_questions_repeat_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChallengerReward, "bleu_distance", 0.01)  # only an identical text is a repetition
-    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], PAPER) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
+    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], ChallengerReward()) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
 
 
-def test_the_parts_of_a_score_explain_the_reward() -> None:
-    kept, malformed = PAPER.scores([ALONE, None], [label(4), None])
-    alone = {"cluster_size": 1.0}
-    assert kept.parts == pytest.approx({"uncertainty": 0.8, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
-    assert malformed.parts == {"uncertainty": 0, "repetition": 0, "p_hat": 0, "malformed": 1, "cluster_size": 0}
-    kept, malformed = OFFICIAL.scores([ALONE, None], [label(4), None])
-    assert kept.parts == pytest.approx({"uncertainty": 0.4, "repetition": 0.5, "p_hat": 0.4, "malformed": 0, **alone})
-    assert malformed.parts == pytest.approx({"uncertainty": 0, "repetition": 0.5, "p_hat": 0, "malformed": 1, **alone})
+@pytest.mark.parametrize(
+    ("settings", "kept", "malformed"),
+    [
+        ({}, {"uncertainty": 0.8, "repetition": 0.5}, {"repetition": 0, "cluster_size": 0}),
+        (OFFICIAL, {"uncertainty": 0.4, "repetition": 0.5}, {"repetition": 0.5, "cluster_size": 1}),
+        ({"repetition_weight": 0}, {"uncertainty": 0.8, "repetition": 0}, {"repetition": 0, "cluster_size": 0}),
+    ],
+)
+def test_the_parts_of_a_score_explain_the_reward(
+    settings: dict[str, Any], kept: dict[str, float], malformed: dict[str, float]
+) -> None:
+    first, second = ChallengerReward(**settings).scores([ALONE, None], [label(4), None])
+    assert first.parts == pytest.approx({"p_hat": 0.4, "malformed": 0, "cluster_size": 1, **kept})
+    assert second.parts == pytest.approx({"uncertainty": 0, "p_hat": 0, "malformed": 1, **malformed})
 
 
 @pytest.mark.parametrize(
@@ -82,11 +78,7 @@ def test_the_parts_of_a_score_explain_the_reward() -> None:
 )
 def test_labels_must_match_the_questions(questions: list[str | None], labels: list[PseudoLabel | None]) -> None:
     with pytest.raises(ValueError, match="labels: expected"):
-        PAPER.scores(questions, labels)
-
-
-def test_an_empty_batch_has_no_rewards() -> None:
-    assert PAPER.scores([], []) == OFFICIAL.scores([], []) == []
+        ChallengerReward().scores(questions, labels)
 
 
 QUESTIONS = st.none() | st.sampled_from([TWIN, OTHER_TWIN, ALONE, "What is 3 + 4?", "What is 3 + 5?"])
@@ -111,7 +103,7 @@ def test_the_paper_s_reward_stays_in_range_and_is_zero_for_a_malformed_question(
 def test_the_released_code_s_reward_stays_in_range_and_is_lowest_for_a_malformed_question(
     batch: list[tuple[str | None, int]],
 ) -> None:
-    for reward, (question, _) in zip(rewards_of(batch, OFFICIAL), batch, strict=True):
+    for reward, (question, _) in zip(rewards_of(batch, ChallengerReward(**OFFICIAL)), batch, strict=True):
         assert -2 <= reward < -1 if question is None else -1 <= reward <= 0.5
 
 

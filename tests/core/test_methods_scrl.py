@@ -2,63 +2,120 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
-from reward_groups import any_groups, group_of, permuted
+from reward_groups import any_groups, group_of
 
 from core.methods.scrl import Scrl
 from core.types import Group, Scored
 
+Answers = list[str | None]
+
 # N = 8. Shares: 5 has 4/8, 6 has 2/8, 7 has 1/8; one without an answer.
-ANSWERS: list[str | None] = ["5", "5", "5", "5", "6", "6", "7", None]
+ANSWERS: Answers = ["5", "5", "5", "5", "6", "6", "7", None]
 # Mean entropies: 5 has (0.2 + 0.2 + 0.4 + 0.4)/4 = 0.3, 6 has 0.6, 7 has 1.0, no answer has 0.6; all have 4.0/8 = 0.5.
 ENTROPIES = [0.2, 0.2, 0.4, 0.4, 0.5, 0.7, 1.0, 0.6]
+SURE_6 = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]  # 6 has 0.1, below the mean of all, 3.0/8 = 0.375
+EVEN = [0.5] * 8
+ONE_TWICE: Answers = ["1", "1", "2", "3", "4", "5", "6", "7"]  # 2/8 is less than tau_pos; 1/8 is not below tau_neg
+DIFFERENT: Answers = ["1", "2", "3", "4"]
+RARE: dict[str, Any] = {"tau_neg": 0.3}
+HARD: dict[str, Any] = {"dynamic_reward": False}
+TIED: Answers = ["6", "6", "5", "5"]
 
 
-def score(answers: list[str | None], entropies: list[float], method: Scrl) -> Scored:
-    return method.score(group_of(answers, mean_entropy=entropies))
+def score(answers: Answers, entropies: list[float], **settings: Any) -> Scored:
+    return Scrl(**settings).score(group_of(answers, mean_entropy=entropies))
 
 
-def test_a_firm_majority_by_hand() -> None:
-    # 5 is positive: its share 1/2 >= 0.375, its lead 1/4 > 0.125. 7 is not negative: 1/8 is not below tau_neg = 1/8.
-    # 5: 0.5 - 0.1 (0.3 - 0.5) = 0.52; 6: -0.1 * 0.1; 7: -0.1 * 0.5; no answer: no more than 7, the worst answer.
-    scored = score(ANSWERS, ENTROPIES, Scrl())
-    assert scored.label == "5"
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.05])
-    assert scored.parts == {"positive_share": 0.5, "negative_share": 0, "abstained": 0}
+@pytest.mark.parametrize(
+    ("settings", "answers", "entropies", "label", "negatives", "rewards"),
+    [
+        # 5 is positive: its share 1/2 >= 0.375, its lead 1/4 > 0.125. 7 is not negative: 1/8 is not below tau_neg.
+        # 5: 0.5 - 0.1 (0.3 - 0.5) = 0.52; 6: -0.1 * 0.1; 7: -0.1 * 0.5; no answer: no more than 7, the worst answer.
+        ({}, ANSWERS, ENTROPIES, "5", "", [*[0.52] * 4, -0.01, -0.01, -0.05, -0.05]),
+        ({"tau_neg": 0}, ANSWERS, ENTROPIES, "5", "", [*[0.52] * 4, -0.01, -0.01, -0.05, -0.05]),
+        ({"tau_neg": 0, "entropy_gate": False}, ANSWERS, ENTROPIES, "5", "", [*[0.52] * 4, -0.01, -0.01, -0.05, -0.05]),
+        # In the released code no answer costs one.
+        ({"variant": "official"}, ANSWERS, ENTROPIES, "5", "", [*[0.52] * 4, -0.01, -0.01, -0.05, -1]),
+        # 6 (share 1/4, entropy 0.6 >= 0.5) earns 0.25 - 0.3 - 0.01, 7 earns 0.125 - 0.3 - 0.05.
+        (RARE, ANSWERS, ENTROPIES, "5", "67", [*[0.52] * 4, -0.06, -0.06, -0.225, -0.225]),
+        (RARE | {"entropy_weight": 0}, ANSWERS, ENTROPIES, "5", "67", [*[0.5] * 4, *[-0.05] * 2, *[-0.175] * 2]),
+        # An entropy equal to the mean is enough.
+        (RARE, ANSWERS, EVEN, "5", "67", [*[0.5] * 4, -0.05, -0.05, -0.175, -0.175]),
+        # 6 is rare but sure: -0.1 (0.1 - 0.375). 5: 0.5 - 0.1 (0.3 - 0.375); 7: 1/8 - 0.3 - 0.1 (1.0 - 0.375).
+        (RARE, ANSWERS, SURE_6, "5", "7", [*[0.5075] * 4, 0.0275, 0.0275, -0.2375, -0.2375]),
+        # Without the gate it is negative, however sure: 1/4 - 0.3 - 0.1 (0.1 - 0.375).
+        (RARE | {"entropy_gate": False}, ANSWERS, SURE_6, "5", "67", [*[0.5075] * 4, *[-0.0225] * 2, *[-0.2375] * 2]),
+        # Hard rewards.
+        (HARD, ANSWERS, ENTROPIES, "5", "", [1, 1, 1, 1, 0, 0, 0, 0]),
+        (HARD | RARE, ANSWERS, ENTROPIES, "5", "67", [1, 1, 1, 1, -1, -1, -1, -1]),
+        (HARD | RARE | {"variant": "official"}, ANSWERS, ENTROPIES, "5", "67", [*[1] * 4, *[-1] * 4]),
+        # All agree (H(a) = H), all differ, nobody answers. 3 and 4 are rare and unsure: 1/4 - 1/2 - 0.1 (H(a) - 0.25).
+        ({}, ["4"] * 4, [0.1, 0.2, 0.3, 0.4], "4", "", [1] * 4),
+        ({"tau_neg": 0.5}, DIFFERENT, [0.1, 0.2, 0.3, 0.4], None, "34", [0.015, 0.005, -0.255, -0.265]),
+        ({}, [None, None], [0.3, 0.5], None, "", [0, 0]),
+        # The positive label is never negative.
+        ({"tau_neg": 1.0}, ["4", "4"], [1.0, 1.0], "4", "", [1, 1]),
+        # A rollout without an answer never gains from its entropy. H = 1.6/4 = 0.4: 0.75 - 0.1 (0.5 - 0.4), and
+        # -0.1 (0.1 - 0.4) = 0.03 is cut off; H = 2.4/4 = 0.6: 0.75 - 0.1 (0.5 - 0.6), and -0.1 (0.9 - 0.6).
+        ({}, ["5", "5", "5", None], [0.5, 0.5, 0.5, 0.1], "5", "", [0.74, 0.74, 0.74, 0]),
+        ({}, ["5", "5", "5", None], [0.5, 0.5, 0.5, 0.9], "5", "", [0.76, 0.76, 0.76, -0.03]),
+        ({"variant": "official"}, ["5", "5", "5", None], [0.5, 0.5, 0.5, 0.1], "5", "", [0.74, 0.74, 0.74, -1]),
+        # Without selection the majority always is the positive label, also where its share 1/4 is below tau_neg = 1/2.
+        ({}, ONE_TWICE, EVEN, None, "", [0] * 8),
+        ({"selective_positives": False}, ONE_TWICE, EVEN, "1", "", [0.25, 0.25, 0, 0, 0, 0, 0, 0]),
+        ({"selective_positives": False, "tau_neg": 0.5}, DIFFERENT, EVEN[:4], "1", "234", [0.25, -0.25, -0.25, -0.25]),
+        ({"selective_positives": False}, [None, None], [0.5, 0.5], None, "", [0, 0]),
+        # Thresholds of zero give no label to a tie; a majority vote does.
+        ({"tau_pos": 0, "tau_marg": 0}, TIED, EVEN[:4], None, "", [0] * 4),
+        ({"tau_pos": 0, "tau_marg": 0}, ["6", "6", "5", None], EVEN[:4], "6", "", [0.5, 0.5, 0, 0]),
+        ({"selective_positives": False}, TIED, EVEN[:4], "5", "", [0, 0, 0.5, 0.5]),
+    ],
+)
+def test_by_hand(
+    settings: dict[str, Any],
+    answers: Answers,
+    entropies: list[float],
+    label: str | None,
+    negatives: str,
+    rewards: list[float],
+) -> None:
+    scored = score(answers, entropies, **settings)
+    assert scored.rewards == pytest.approx(rewards, abs=1e-12)
+    assert (scored.label, scored.negatives) == (label, tuple(negatives))
+    assert scored.parts == {
+        "positive_share": answers.count(label) / len(answers) if label else 0,
+        "negative_share": sum(answers.count(negative) for negative in negatives) / len(answers),
+        "abstained": label is None,
+    }
 
 
-def test_a_rare_and_unsure_answer_is_negative_by_hand() -> None:
-    # tau_neg 0.3: 6 (share 1/4, entropy 0.6 >= 0.5) earns 0.25 - 0.3 - 0.01, 7 earns 0.125 - 0.3 - 0.05. A rollout
-    # without an answer is never negative, but earns no more than the worst answer.
-    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3))
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.06, -0.06, -0.225, -0.225])
-    assert scored.parts["negative_share"] == 3 / 8
-    assert scored.negatives == ("6", "7")
+@pytest.mark.parametrize(
+    ("votes", "tau_marg", "firm"),
+    [
+        ((6, 4), 0.12, True),  # 6/16 = 0.375 is enough; the lead is 2/16 = 0.125
+        ((6, 4), 0.125, False),  # a lead of exactly the margin is not
+        ((6, 3), 0.125, True),
+        ((5, 1), 0.125, False),  # 5/16 < 0.375
+        ((8, 8), 0.125, False),
+        ((16,), 0.125, True),
+    ],
+)
+def test_a_label_needs_a_share_and_a_lead_above_their_thresholds(
+    votes: tuple[int, ...], tau_marg: float, firm: bool
+) -> None:
+    answers: Answers = [str(i) for i, count in enumerate(votes) for _ in range(count)]
+    scored = score([*answers, *[None] * (16 - len(answers))], [0.5] * 16, tau_marg=tau_marg)
+    assert (scored.label is not None) == firm
 
 
-def test_a_rare_but_sure_answer_is_not_negative() -> None:
-    # 6 has an entropy of 0.1, so the mean of all is (4.0 - 1.0)/8 = 0.375: its share 1/4 < 0.3, but it is surer than
-    # the mean.
-    entropies = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]
-    scored = score(ANSWERS, entropies, Scrl(tau_neg=0.3))
-    assert scored.rewards[4] == pytest.approx(-0.1 * (0.1 - 0.375))
-    assert scored.negatives == ("7",)
-
-
-def test_rewards_without_the_entropy_term_depend_on_shares_only() -> None:
-    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0.3, entropy_weight=0))
-    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, -0.175])
-
-
-def test_no_answer_costs_one_in_the_released_code() -> None:
-    assert score(ANSWERS, ENTROPIES, Scrl(variant="official")).rewards == pytest.approx(
-        [0.52] * 4 + [-0.01, -0.01, -0.05, -1]
-    )
+def test_a_lead_of_the_margin_is_not_enough_although_it_is_rounded() -> None:
+    # In binary 4/10 - 3/10 is 0.10000000000000003.
+    tenths: Answers = ["1"] * 4 + ["2"] * 3 + [None] * 3
+    assert score(tenths, [0.5] * 10, tau_marg=0.1).label is None
 
 
 @pytest.mark.parametrize(
@@ -73,137 +130,17 @@ def test_no_answer_costs_one_in_the_released_code() -> None:
     ],
 )
 def test_no_answer_never_has_a_positive_advantage(
-    answers: list[str | None], entropies: list[float], settings: dict[str, Any]
+    answers: Answers, entropies: list[float], settings: dict[str, Any]
 ) -> None:
-    method = Scrl(**settings)
-    advantages = method.advantages(score(answers, entropies, method).rewards)
-    assert all(advantage <= 0 for advantage, answer in zip(advantages, answers, strict=True) if answer is None)
+    assert gains_without_an_answer(group_of(answers, mean_entropy=entropies), Scrl(**settings)) == []
 
 
-@pytest.mark.parametrize(
-    ("votes", "firm"),
-    [
-        ((6, 4), True),  # 6/16 = 0.375 is enough; the lead 2/16 = 0.125 is more than this case's 0.12
-        ((6, 3), True),
-        ((5, 1), False),  # 5/16 < 0.375
-        ((8, 8), False),
-        ((16,), True),
-    ],
-)
-def test_a_label_needs_a_share_and_a_lead_above_their_thresholds(votes: tuple[int, ...], firm: bool) -> None:
-    answers: list[str | None] = [str(i) for i, count in enumerate(votes) for _ in range(count)]
-    answers += [None] * (16 - len(answers))
-    scored = score(answers, [0.5] * 16, Scrl(tau_marg=0.12 if votes == (6, 4) else 0.125))
-    assert (scored.label is not None) == firm
-    assert scored.parts["abstained"] == (not firm)
+@given(group=any_groups())
+def test_no_answer_never_gains(group: Group) -> None:
+    assert gains_without_an_answer(group, Scrl()) == []
 
 
-def test_a_lead_of_exactly_the_margin_is_not_enough() -> None:
-    answers: list[str | None] = ["1"] * 6 + ["2"] * 4 + [None] * 6
-    assert score(answers, [0.5] * 16, Scrl()).label is None
-    # In binary 5/10 - 4/10 is 0.09999999999999998, and 4/10 - 3/10 is 0.10000000000000003.
-    tenths: list[str | None] = ["1"] * 4 + ["2"] * 3 + [None] * 3
-    assert score(tenths, [0.5] * 10, Scrl(tau_marg=0.1)).label is None
-
-
-def test_rewards_where_all_agree_all_differ_and_nobody_answers() -> None:
-    assert score(["4"] * 4, [0.1, 0.2, 0.3, 0.4], Scrl()).rewards == pytest.approx([1] * 4)  # H(a) = H
-    differ = score(["1", "2", "3", "4"], [0.1, 0.2, 0.3, 0.4], Scrl(tau_neg=0.5))
-    # There is no majority; 3 and 4 are rare and unsure: 1/4 - 1/2 less 0.1 (H(a) - 0.25).
-    assert differ.label is None
-    assert differ.rewards == pytest.approx([0.015, 0.005, -0.255, -0.265])
-    unanswered = score([None, None], [0.3, 0.5], Scrl())
-    assert (unanswered.label, unanswered.rewards.tolist()) == (None, [0, 0])
-
-
-def test_the_positive_label_is_never_negative() -> None:
-    # tau_neg = 1 would make every answer negative, but the only answer of the group is positive.
-    scored = score(["4", "4"], [1.0, 1.0], Scrl(tau_neg=1.0))
-    assert scored.rewards == pytest.approx([1, 1])
-
-
-@given(group=any_groups(), random=st.randoms(use_true_random=False))
-def test_rewards_stay_in_range_and_follow_a_permutation(group: Group, random: Random) -> None:
-    order = list(range(len(group.answers)))
-    random.shuffle(order)
-    method = Scrl()
-    scored = method.score(group)
-    assert ((scored.rewards >= -0.125 - 0.2) & (scored.rewards <= 1.2)).all()  # lambda times two nats at most
-    assert all(reward <= 0 for reward, answer in zip(scored.rewards, group.answers, strict=True) if answer is None)
-    advantages = zip(method.advantages(scored.rewards), group.answers, strict=True)
-    assert all(advantage <= 0 for advantage, answer in advantages if answer is None)
-    again = method.score(permuted(group, order))
-    assert again.rewards == pytest.approx(scored.rewards[order])
-    assert again.label == scored.label
-
-
-def test_missing_entropies_are_named_in_the_error() -> None:
-    assert Scrl().needs == {"mean_entropy"}
-    with pytest.raises(ValueError, match="mean_entropy: scrl needs one per rollout: expected 1, got "):
-        Scrl().score(group_of(["1"]))
-
-
-def test_a_rare_answer_as_unsure_as_the_mean_is_negative() -> None:
-    # H(a) = H for every answer: 6 (1/4 < 0.3) and 7 (1/8) are negative, and the entropy term is 0.
-    scored = score(ANSWERS, [0.5] * 8, Scrl(tau_neg=0.3))
-    assert scored.rewards == pytest.approx([0.5] * 4 + [-0.05, -0.05, -0.175, -0.175])
-
-
-@pytest.mark.parametrize(
-    ("entropy", "rewards"),
-    [
-        (0.1, [0.74, 0.74, 0.74, 0]),  # H = 1.6/4 = 0.4: 0.75 - 0.1 (0.5 - 0.4); -0.1 (0.1 - 0.4) = 0.03 is cut off
-        (0.9, [0.76, 0.76, 0.76, -0.03]),  # H = 2.4/4 = 0.6: 0.75 - 0.1 (0.5 - 0.6); -0.1 (0.9 - 0.6)
-    ],
-)
-def test_a_rollout_without_an_answer_never_gains_from_its_entropy(entropy: float, rewards: list[float]) -> None:
-    answers, entropies = ["5", "5", "5", None], [0.5, 0.5, 0.5, entropy]
-    assert score(answers, entropies, Scrl()).rewards == pytest.approx(rewards, abs=1e-12)
-    assert score(answers, entropies, Scrl(variant="official")).rewards[3] == -1
-
-
-def test_without_selection_the_majority_always_is_the_positive_label() -> None:
-    # 1 has 2/8, less than 0.375. The others have 1/8, which is not below tau_neg. H(a) = H.
-    answers: list[str | None] = ["1", "1", "2", "3", "4", "5", "6", "7"]
-    assert score(answers, [0.5] * 8, Scrl()).label is None
-    scored = score(answers, [0.5] * 8, Scrl(selective_positives=False))
-    assert (scored.label, scored.parts["abstained"]) == ("1", 0)
-    assert scored.rewards == pytest.approx([0.25, 0.25, 0, 0, 0, 0, 0, 0])
-    # Its share 1/4 is below tau_neg = 1/2, but the positive label is never negative. The others: 1/4 - 1/2.
-    differ = score(["1", "2", "3", "4"], [0.5] * 4, Scrl(selective_positives=False, tau_neg=0.5))
-    assert differ.rewards == pytest.approx([0.25, -0.25, -0.25, -0.25])
-    assert score([None, None], [0.5, 0.5], Scrl(selective_positives=False)).label is None
-
-
-def test_thresholds_of_zero_give_no_label_to_a_tie_where_a_majority_vote_does() -> None:
-    thresholds = Scrl(tau_pos=0, tau_marg=0)
-    tied: list[str | None] = ["6", "6", "5", "5"]
-    assert (score(tied, [0.5] * 4, thresholds).label, score(tied, [0.5] * 4, thresholds).rewards.any()) == (None, False)
-    majority = score(tied, [0.5] * 4, Scrl(selective_positives=False))
-    assert (majority.label, majority.rewards.tolist()) == ("5", [0, 0, 0.5, 0.5])
-    assert score(["6", "6", "5", None], [0.5] * 4, thresholds).label == "6"
-
-
-def test_tau_neg_zero_leaves_no_negative_label() -> None:
-    # Apart from the entropy term of -0.1 (H(a) - 0.5), only the majority earns something.
-    scored = score(ANSWERS, ENTROPIES, Scrl(tau_neg=0))
-    assert scored.rewards == pytest.approx([0.52] * 4 + [-0.01, -0.01, -0.05, -0.05])
-    assert scored.negatives == ()
-    assert score(ANSWERS, ENTROPIES, Scrl(tau_neg=0, entropy_gate=False)).negatives == ()
-
-
-def test_without_the_entropy_gate_a_rare_answer_is_negative_however_sure() -> None:
-    # 6 (1/4 < 0.3) has the entropy 0.1, below the mean 0.375: 1/4 - 0.3 - 0.1 (0.1 - 0.375) = -0.0225.
-    # 7: 1/8 - 0.3 - 0.1 (1.0 - 0.375) = -0.2375.
-    entropies = [0.2, 0.2, 0.4, 0.4, 0.1, 0.1, 1.0, 0.6]
-    scored = score(ANSWERS, entropies, Scrl(tau_neg=0.3, entropy_gate=False))
-    assert scored.negatives == ("6", "7")
-    assert scored.rewards[4:7] == pytest.approx([-0.0225, -0.0225, -0.2375])
-
-
-def test_hard_rewards_are_one_zero_and_minus_one() -> None:
-    assert score(ANSWERS, ENTROPIES, Scrl(dynamic_reward=False)).rewards.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
-    hard = Scrl(dynamic_reward=False, tau_neg=0.3)
-    assert score(ANSWERS, ENTROPIES, hard).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, -1]
-    official = hard.model_copy(update={"variant": "official"})
-    assert score(ANSWERS, ENTROPIES, official).rewards.tolist() == [1, 1, 1, 1, -1, -1, -1, -1]
+def gains_without_an_answer(group: Group, method: Scrl) -> list[tuple[float, float]]:
+    rewards = method.score(group).rewards
+    pairs = zip(group.answers, rewards.tolist(), method.advantages(rewards).tolist(), strict=True)
+    return [(r, advantage) for answer, r, advantage in pairs if answer is None and max(r, advantage) > 0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.settings.parsing import ConfigError, load_config
+from core.settings.parsing import load_config
 from core.settings.provenance import flat
 from core.settings.trees import by_dotted_names, with_overrides
 from orchestrator.cli.terminal import overrides_of
@@ -71,33 +71,6 @@ def test_lists_of_an_override_are_not_shared_with_the_settings() -> None:
     assert band == [0.3, 0.8]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "setting"),
-    [
-        ({"dataset.candidates": True}, "dataset.candidates"),
-        ({"dataset": {"candidates": False}}, "dataset.candidates"),
-        ({"dataset.delta": True}, "dataset.delta"),
-        ({"dataset.band": [False, True]}, "dataset.band.0"),
-        ({"seed": True}, "seed"),
-        ({"checkpoints.keep": True}, "checkpoints.keep"),
-        ({"solver.training.betas": [0.9, False]}, "solver.training.betas.1"),
-        ({"solver.training.prompts_per_update": False}, "solver.training.prompts_per_update"),
-        ({"dataset.candidates": None}, "dataset.candidates"),
-        ({"dataset": None}, "dataset"),
-        ({"dataset": []}, "dataset"),
-        ({"dataset": 5, "dataset.candidates": 320}, "dataset"),
-        ({"dataset.candidates": {}}, "dataset.candidates"),
-        ({"dataset.candidates": {"n": 1}}, "dataset.candidates"),
-        ({"dataset": {"candidats": 320}}, "dataset.candidats"),
-        ({"solver.reward.type": None}, "solver.reward.type"),
-    ],
-)
-def test_what_is_no_value_of_a_setting_is_refused_by_name(overrides: dict[str, Any], setting: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_config(RUNS / "demo.toml", overrides)
-    assert setting in {fault.setting for fault in refused.value.faults}
-
-
 def test_several_tables_of_the_command_line_become_one() -> None:
     texts = ['dataset={"candidates": 320}', 'dataset={"sampling": {"max_tokens": 64}}', "dataset.votes=6"]
     expected = {"dataset.candidates": 320, "dataset.sampling.max_tokens": 64, "dataset.votes": 6}
@@ -117,5 +90,4 @@ def test_a_setting_that_is_overridden_with_its_own_value_changes_nothing(preset:
 def test_a_judge_may_be_asked_without_a_temperature(left_out: str | None) -> None:
     overrides = {"audit.oracle": "judge", "audit.judge": {**SERVICE, "temperature": left_out}}
     judge = load_config(RUNS / "demo.toml", overrides).audit.judge
-    assert judge is not None
     assert judge.temperature is None

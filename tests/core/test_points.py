@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -14,12 +13,6 @@ from core.grading.grader import Grader
 from core.types import EqualityVerdict
 
 CURVE = r"\in \{(x, y) \mid y = x^2 + 3x + 7\}"  # the paper's example
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,17 @@ def as_toml(config: RunConfig) -> str:
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
-def test_a_configuration_written_as_toml_is_the_same_configuration(path: Path, tmp_path: Path) -> None:
+def test_a_preset_survives_the_store_and_toml_and_has_only_values_of_its_own_and_defaults(
+    path: Path, tmp_path: Path
+) -> None:
     config, copy = load_config(path), tmp_path / "copy.toml"
+    assert parse_config(config.model_dump(mode="json"), "the store") == config
     copy.write_text(as_toml(config), encoding="utf-8")
     assert load_config(copy) == config
+    of_preset = settings(config, read_preset(path), {}).values()
+    assert {setting.source for setting in of_preset} == {"preset", "default"}
+    # A value that is no default must come from the file.
+    assert [setting for setting in of_preset if setting.source == "default" and setting.differs] == []
 
 
 def test_texts_of_any_characters_are_written_as_toml(tmp_path: Path) -> None:
@@ -38,14 +45,6 @@ def test_texts_of_any_characters_are_written_as_toml(tmp_path: Path) -> None:
     config = parse_config({"dataset": {"refused_texts": texts}, "seed": 2**62}, "a test")
     (tmp_path / "copy.toml").write_text(as_toml(config), encoding="utf-8")
     assert load_config(tmp_path / "copy.toml") == config
-
-
-@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
-def test_every_setting_of_a_preset_is_the_preset_s_or_a_default(path: Path) -> None:
-    of_preset = settings(load_config(path), read_preset(path), {})
-    assert {setting.source for setting in of_preset.values()} == {"preset", "default"}
-    # A value that is no default must come from the file.
-    assert [setting for setting in of_preset.values() if setting.source == "default" and setting.differs] == []
 
 
 def test_an_override_is_told_from_the_preset_and_from_a_default() -> None:

@@ -71,18 +71,9 @@ def test_a_malformed_text_has_no_question(text: str) -> None:
         ),
         *("<fim_prefix>", "<file_sep>", "<extra_id_0>", "<EOS_TOKEN>", "<reserved_106>", "<TOKENS_UNUSED_1>", "<eoh>"),
         *("<seed:think>", "</minimax:tool_call>", "]~b]", "[e~[", "]~!b[", "[|assistant|]", ">>ANSWER<<", "<0x0A>"),
-        *(
-            "<role>HUMAN</role>",
-            "<answer>",
-            "<fim-prefix>",
-            "<gh_stars>",
-            "<[end_of_text]>",
-            "[USER]",
-            "<box>",
-            "<ref>",
-        ),
-        *("<function=f>", "</function>", "</parameter>", "[extra_id_1]", "<reponame>"),
-        *("<image>", "<im_end>", "[UNUSED_TOKEN_146]", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
+        *("<role>HUMAN</role>", "<answer>", "<fim-prefix>", "<gh_stars>", "<[end_of_text]>", "[USER]", "<box>"),
+        *("<ref>", "<function=f>", "</function>", "</parameter>", "[extra_id_1]", "<reponame>", "<image>", "<im_end>"),
+        *("[UNUSED_TOKEN_146]", "＜end_of_turn＞", "<|IM_END|>", "<END_OF_TURN>"),
     ],
 )
 def test_a_question_with_a_control_token_of_a_known_family_is_malformed(token: str) -> None:

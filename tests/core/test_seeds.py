@@ -20,7 +20,6 @@ def runs(*values: float, first: int = 1) -> list[tuple[int, float]]:
 def test_the_mean_over_seeds_has_student_s_interval() -> None:
     # mean 0.6, standard deviation 0.1, and the 97.5% quantile of t with two degrees of freedom is 4.302653
     estimate = over_seeds([0.5, 0.6, 0.7], is_share=False)
-    assert estimate is not None
     half = 4.302653 * 0.1 / sqrt(3)
     assert (estimate.value, estimate.lo, estimate.hi) == pytest.approx((0.6, 0.6 - half, 0.6 + half), abs=1e-6)
     assert estimate.n == 3
@@ -30,19 +29,15 @@ def test_the_mean_over_seeds_has_student_s_interval() -> None:
 def test_the_interval_of_a_share_over_seeds_stays_within_0_and_1() -> None:
     # Student's interval alone would be 0.2 or 0.8 ± 12.706 * 0.1
     low, high = over_seeds([0.1, 0.3], is_share=True), over_seeds([0.7, 0.9], is_share=True)
-    assert low is not None
-    assert high is not None
     assert (low.lo, high.hi) == (0, 1)
     assert low.hi == pytest.approx(1)
     whole = over_seeds([0.1, 0.3], is_share=False)
-    assert whole is not None
     assert whole.hi == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-4)
 
 
 def test_seeds_that_agree_have_no_interval_or_that_of_rounding() -> None:
     assert over_seeds([0.5, 0.5], is_share=True) is None
     rounded = over_seeds([0.5, 0.5], is_share=True, grain=1 / 30)
-    assert rounded is not None
     assert rounded.hi - 0.5 == pytest.approx(12.7062 / 30 / sqrt(12) / sqrt(2), abs=1e-5)
     assert compare_seeds(runs(0.5, 0.5), runs(0.75, 0.75)) is None
 
@@ -66,7 +61,6 @@ def test_arms_are_compared_over_their_seeds(
     paired: bool,
 ) -> None:
     test = compare_seeds(baseline, arm)
-    assert test is not None
     assert (test.estimate.value, test.estimate.lo, test.estimate.hi) == pytest.approx(interval, abs=2e-3)
     assert (test.estimate.n, test.paired) == (min(len(baseline), len(arm)), paired)
     assert (test.p, test.sign_p) == (None, None)  # fewer than five seeds
@@ -75,10 +69,8 @@ def test_arms_are_compared_over_their_seeds(
 def test_from_five_seeds_on_there_is_a_p_of_student_s_t_and_of_the_sign_test() -> None:
     """Of 1, 2, 3, 4, 5: mean 3, deviation sqrt(2.5), so t = 3 / sqrt(0.5) = 4.2426 with four degrees of freedom."""
     test = compare_seeds(runs(*[0.0] * 5), runs(1, 2, 3, 4, 5))
-    assert test is not None
     assert (test.p, test.sign_p) == (pytest.approx(0.013236, abs=1e-6), 2 / 32)
     welch = compare_seeds(runs(*[0.0] * 5), runs(1, 2, 3, 4, 5, first=9))
-    assert welch is not None
     assert (welch.p, welch.sign_p) == (test.p, None)
     assert sign_test([1, 1, -1, 0]) == 1.0
     assert sign_test([0.0]) == 1.0
@@ -106,7 +98,6 @@ def test_simulated_arms_that_do_not_differ_are_told_apart_in_at_most_5_percent(
     told_apart = false_p = 0
     for baseline, arm in (random.binomial(questions, skills) / questions).tolist():
         test = compare_seeds(runs(*baseline), runs(*arm, first=1 if paired else 100), 1 / questions)
-        assert test is not None
         told_apart += not test.estimate.lo <= 0 <= test.estimate.hi
         false_p += test.p is not None and test.p < 0.05
     assert told_apart / REPEATS <= 0.05 + 2.6 * sqrt(0.05 * 0.95 / REPEATS)
