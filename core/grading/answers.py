@@ -58,7 +58,11 @@ def answer_key(answer: str) -> str:
     """
     if _PLAIN_INTEGER.fullmatch(answer):
         return answer
-    return quantities.latex(quantities.read_quantity(normalise(answer)))
+    text = normalise(answer)
+    quantity = quantities.read_quantity(text)
+    if quantity.unit and quantity.number is None and (quantity.body[-1:].isalpha() or quantity.body.endswith("!")):
+        return text  # behind a symbol, a unit of one letter would be read as another symbol: `x\text{h}`
+    return quantities.latex(quantity)
 
 
 def _normalise(answer: str) -> str:

@@ -113,7 +113,8 @@ def read_quantity(text: str) -> Quantity:
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
         inner = read_quantity(body)
         if unit and inner.unit and all(exponent < 0 for _, exponent in inner.unit.powers):  # `\$15\text{per hour}`
-            return inner._replace(unit=times(unit, inner.unit))
+            product = times(unit, inner.unit)
+            return inner._replace(unit=product) if product.words else Quantity(text, None, None)  # dollars per dollar
         return Quantity(text, None, None) if inner.unit not in (None, unit) else inner._replace(unit=unit)
     return _compound(text) or _with_tail(text)
 

@@ -167,6 +167,9 @@ def test_answers_with_different_values_have_different_keys(a: str, b: str) -> No
 @example("1011_2")
 @example("((((((5))))))")
 @example(r"\$\frac")
+@example(r"x/\mathrm{m}")
+@example(r"2\pi\text{ hour}")
+@example(r"2x\text{ km/h}")
 @example(r"\text{USD}\frac{1}")
 @example(r"\$\sqrt[3]")
 def test_keys_and_normal_forms_are_idempotent(answer: str) -> None:
@@ -175,6 +178,8 @@ def test_keys_and_normal_forms_are_idempotent(answer: str) -> None:
 
 
 @given(st.text(max_size=300))
+@example(r"\$5 per dollar")
+@example(r"\$\sqrt{2}/\text{dollars}")
 def test_any_text_has_a_key(answer: str) -> None:
     assert isinstance(answer_key(answer), str)
 
