@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store_examples import fresh_run
+from store_examples import fresh_run, reads, writes
 
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -15,20 +15,18 @@ ODD = "a\nb\0 <b>\u202e"
 
 def test_tags_and_note_are_kept_with_who_changed_them_last(store: Store) -> None:
     run = fresh_run(store)
-    with store.write() as session:
-        before = queries.runs.get_run(session, run)
-        first = queries.run_notes.annotate(session, run, add=["b", "a"], note=ODD, by="ann")
-        assert queries.run_notes.annotate(session, run, add=["a"], note=ODD, by="bob") == first
-        second = queries.run_notes.annotate(session, run, add=["c"], remove=["a", "never-there"])
+    before = writes(store).runs.get_run(run)
+    first = writes(store).run_notes.annotate(run, add=["b", "a"], note=ODD, by="ann")
+    assert writes(store).run_notes.annotate(run, add=["a"], note=ODD, by="bob") == first
+    second = writes(store).run_notes.annotate(run, add=["c"], remove=["a", "never-there"])
     assert (before.tags, before.note, before.noted_by, before.noted_at) == ([], "", None, None)
     assert (first.tags, first.note, first.noted_by) == (["a", "b"], ODD, "ann")
     assert (second.tags, second.note, second.noted_by) == (["b", "c"], ODD, None)
     assert first.noted_at is not None
     assert first.noted_at.utcoffset() is not None
     assert (second.updated_at, second.config) == (before.updated_at, before.config)
-    with store.read() as session:
-        assert queries.runs.get_run(session, run) == second
-        assert queries.run_notes.tags_in_use(session) == [TagCount("b", 1), TagCount("c", 1)]
+    assert reads(store).runs.get_run(run) == second
+    assert reads(store).run_notes.tags_in_use() == [TagCount("b", 1), TagCount("c", 1)]
 
 
 @pytest.mark.parametrize("tag", ["", "Upper", "-a", "a b", 'a"b', "a%", "x" * 41])
@@ -36,8 +34,7 @@ def test_a_tag_of_other_characters_is_refused(store: Store, tag: str) -> None:
     run = fresh_run(store)
     with store.write() as session, pytest.raises(StoreError, match="tag: expected at most 40 small letters"):
         queries.run_notes.annotate(session, run, add=["fine", tag])
-    with store.read() as session:
-        assert queries.runs.get_run(session, run).tags == []
+    assert reads(store).runs.get_run(run).tags == []
 
 
 def test_tags_and_note_are_bounded(store: Store) -> None:
