@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from types import ModuleType
@@ -77,6 +79,13 @@ def end_stage(store: Store, run: str, iteration: int = 1, stage: str = "label_qu
     key = {"run": run, "iteration": iteration, "stage": stage, "owner": "me"}
     writes(store).ledger.claim_stage(**key, lease_seconds=60)
     writes(store).ledger.finish_stage(**key, result={})
+
+
+def in_four_threads(work: Callable[[], object]) -> None:
+    """Call `work` in four threads at once; raises what it raises."""
+    with ThreadPoolExecutor(4) as threads:
+        for started in [threads.submit(work) for _ in range(4)]:
+            started.result()
 
 
 def checkpoint(run: str, role: CheckpointRole = "base", iteration: int = 0, parent: str | None = None) -> Checkpoint:

@@ -106,7 +106,7 @@ def test_texts_are_exported_where_the_run_kept_them(store: Store, run: str, tmp_
     assert exported.manifest["texts"] == 2
     without = export(store, tmp_path, chosen, "parquet", None)
     assert (without.path != exported.path, without.manifest["texts"]) == (True, 0)
-    with pytest.raises(StoreError, match="texts: .* got questions"):
+    with pytest.raises(StoreError, match=r"^texts: "):
         Selection(run, texts=True)
 
 

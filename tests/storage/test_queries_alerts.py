@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
-from store_examples import fresh_run, reads, writes
+from store_examples import fresh_run, in_four_threads, reads, writes
 
 from storage import queries
 from storage.errors import AlreadyAcknowledged, NotThere
@@ -129,8 +128,7 @@ def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store) -
         while claimed_row := claim(store):
             claimed.append(claimed_row[0].id)
 
-    with ThreadPoolExecutor(4) as threads:
-        _ = [started.result() for started in [threads.submit(work) for _ in range(4)]]
+    in_four_threads(work)
     assert len(claimed) == len(set(claimed))
     # A thread that met a row locked by another stopped early, so some alerts may still be unclaimed.
     while claimed_row := claim(store):

@@ -14,7 +14,6 @@ from store_examples import fresh_run, label, question, reads, rollout, writes
 from core.types import Evaluated, LabelledQuestion, OracleLabel, PseudoLabel, question_id
 from storage import queries
 from storage.models import EvaluatedItems
-from storage.queries.tables import is_postgresql
 from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
@@ -91,17 +90,11 @@ def test_the_stored_rows_do_not_depend_on_batches_order_or_repetition(
         writes(store).questions.add_questions([question(run, index) for index in range(_QUESTIONS)])
         writes(store).questions.add_rollouts(batch)
         writes(store).questions.add_labels([label(run, index) for index in range(_QUESTIONS)])
+    # A row that exists is not overwritten.
+    writes(store).questions.add_rollouts([replace(vote, answer="other") for vote in votes])
     assert reads(store).questions.rollouts_of(run, 1) == [_row(vote) for vote in votes]
     assert len(reads(store).questions.questions_of(run, 1)) == _QUESTIONS
     assert len(reads(store).questions.labels_of(run, 1)) == _QUESTIONS
-
-
-def test_a_row_that_exists_is_not_overwritten(store: Store) -> None:
-    run = fresh_run(store)
-    writes(store).questions.add_questions([question(run, 0)])
-    writes(store).questions.add_rollouts([rollout(run, 0, 0, answer=None)])
-    writes(store).questions.add_rollouts([rollout(run, 0, 0, answer="other"), rollout(run, 0, 1)])
-    assert [vote.answer for vote in reads(store).questions.rollouts_of(run, 1)] == [None, "3"]
 
 
 def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
@@ -114,7 +107,9 @@ def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
         LabelledQuestion(keys[1], "What is 1 + 2?", no_votes, "no_majority"),
         LabelledQuestion(keys[2], "What is 1 + 2?", tied, "kept"),
     ]
-    writes(store).questions.add_questions([question(run, 0, None), question(run, 1), question(run, 2)])
+    for name in (run, fresh_run(store)):
+        writes(store).questions.add_questions([question(name, 0, None), question(name, 1), question(name, 2)])
+    assert (reads(store).questions.count_questions(run, 1), reads(store).questions.count_questions(run, 2)) == (3, 0)
     writes(store).questions.add_labels(labelled)
     assert reads(store).questions.labels_of(run, 1) == labelled
     assert reads(store).questions.labels_of(run, 1, verdict="kept") == labelled[2:]
@@ -144,15 +139,6 @@ def test_pages_together_contain_every_row_in_order(store: Store, size: int) -> N
     ]
 
 
-def test_counts_are_those_of_one_run_and_iteration(store: Store) -> None:
-    run, other = fresh_run(store), fresh_run(store)
-    for name in (run, other):
-        writes(store).questions.add_questions([question(name, 0), question(name, 1)])
-    assert reads(store).questions.count_questions(run, 1) == 2
-    assert reads(store).questions.count_questions(run, 2) == 0
-    assert reads(store).questions.count_verdicts(run, 1) == {}
-
-
 def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(IntegrityError), store.write() as session:
@@ -173,18 +159,13 @@ def _row(vote: object) -> RolloutRow:
     return RolloutRow(**{name: getattr(vote, name) for name in RolloutRow.__dataclass_fields__})
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store) -> None:
     run = fresh_run(store)
     writes(store).questions.add_questions([question(run, index) for index in range(20)])
     writes(store).questions.add_labels([label(run, index) for index in range(20)])
     writes(store).questions.gather_statistics()
     with store.read() as session:
-        if not is_postgresql(session):
-            pytest.skip("only PostgreSQL has these statistics")
-        most_common_runs = session.scalar(
-            text(
-                "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = current_schema() AND "
-                "tablename = 'pseudo_labels' AND attname = 'run'"
-            )
-        )
+        of_runs = "schemaname = current_schema() AND tablename = 'pseudo_labels' AND attname = 'run'"
+        most_common_runs = session.scalar(text(f"SELECT most_common_vals::text FROM pg_stats WHERE {of_runs}"))
     assert most_common_runs == f"{{{run}}}"

@@ -32,7 +32,7 @@ def test_tags_and_note_are_kept_with_who_changed_them_last(store: Store) -> None
 @pytest.mark.parametrize("tag", ["", "Upper", "-a", "a b", 'a"b', "a%", "x" * 41])
 def test_a_tag_of_other_characters_is_refused(store: Store, tag: str) -> None:
     run = fresh_run(store)
-    with store.write() as session, pytest.raises(StoreError, match="tag: expected at most 40 small letters"):
+    with store.write() as session, pytest.raises(StoreError, match=r"^tag: .* 40"):
         queries.run_notes.annotate(session, run, add=["fine", tag])
     assert reads(store).runs.get_run(run).tags == []
 
@@ -41,9 +41,9 @@ def test_tags_and_note_are_bounded(store: Store) -> None:
     run = fresh_run(store)
     with store.write() as session:
         queries.run_notes.annotate(session, run, add=[f"t{i}" for i in range(20)], note="x" * 4_000)
-        with pytest.raises(StoreError, match="tags: expected at most 20, got 21"):
+        with pytest.raises(StoreError, match=r"^tags: .* 20"):
             queries.run_notes.annotate(session, run, add=["more"])
-        with pytest.raises(StoreError, match="note: expected at most 4,000 characters, got 4,001"):
+        with pytest.raises(StoreError, match=r"^note: .*4,000"):
             queries.run_notes.annotate(session, run, note="x" * 4_001)
-        with pytest.raises(NotThere, match="run nobody: no such run"):
+        with pytest.raises(NotThere, match=r"^run nobody: "):
             queries.run_notes.annotate(session, "nobody", note="")
