@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,6 @@ from trainers.micro.tokenizer import render
 
 _FACTORS = re.compile(r"Compute (\d+) \* (\d+) by ")
 _RELATION = re.compile(r"satisfies y = (.+)\.$")
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 @settings(max_examples=50, deadline=None)
