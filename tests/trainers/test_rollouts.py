@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from local_loops import run
 from local_tiny import tiny_challenger, tiny_job
 
 from core.grading.grader import Grader
@@ -22,7 +23,6 @@ from core.types import Group, PseudoLabel, Scored, TrainingRollout
 from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
 from trainers.base import SolverService, TrainJob, TrainQuestion
-from trainers.local import loop
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, make_reward
 from trainers.local.state import Metrics
@@ -43,7 +43,7 @@ def trained(job: TrainJob, grader: Grader, start: Path, last_step: int | None = 
     job = replace(job, start=replace(job.start, path=str(start)))
     reward = make_reward(job, Ranks(), grader)
     try:
-        loop.train(job, reward, ranks=Ranks(), device="cpu", report=report, stopped=lambda: False)
+        run(job, report, reward=reward)
     except KeyboardInterrupt:
         assert last_step is not None
     return metrics
