@@ -25,14 +25,6 @@ def _write_texts(texts: Path, run: str, text: str) -> None:
     writer.finish()
 
 
-@pytest.fixture
-def before(sqlite: Store, tmp_path: Path) -> Contents:
-    """What is stored of `a-run`."""
-    fill_run(sqlite, "a-run", per_level=2)
-    _write_texts(tmp_path, "a-run", "It is 3.")
-    return _contents(sqlite, tmp_path, "a-run")
-
-
 def test_two_runs_that_differ_in_name_owners_and_times_are_equal(store: Store, tmp_path: Path) -> None:
     for run in ("first-run", "second-run"):
         fill_run(store, run, per_level=2)
@@ -57,16 +49,19 @@ def test_two_runs_that_differ_in_name_owners_and_times_are_equal(store: Store, t
         ("evaluations", update(Evaluations).values(benchmark="another")),
     ],
 )
-def test_a_changed_or_missing_row_is_named(
-    sqlite: Store, tmp_path: Path, before: Contents, table: str, change: UpdateBase
-) -> None:
+def test_a_changed_or_missing_row_is_named(sqlite: Store, tmp_path: Path, table: str, change: UpdateBase) -> None:
+    fill_run(sqlite, "a-run", per_level=2)
+    before = _contents(sqlite, tmp_path, "a-run")
     with sqlite.write() as session:
         session.execute(change)
     sentences = differences(before, _contents(sqlite, tmp_path, "a-run"))
     assert any(sentence.startswith(f"{table}: a row is missing: ") for sentence in sentences)
 
 
-def test_a_changed_text_and_a_row_that_is_too_many_are_named(sqlite: Store, tmp_path: Path, before: Contents) -> None:
+def test_a_changed_text_and_a_row_that_is_too_many_are_named(sqlite: Store, tmp_path: Path) -> None:
+    fill_run(sqlite, "a-run", per_level=2)
+    _write_texts(tmp_path, "a-run", "It is 3.")
+    before = _contents(sqlite, tmp_path, "a-run")
     texts_path(tmp_path, "a-run", 1, "label_questions").unlink()
     _write_texts(tmp_path, "a-run", "It is 4.")
     with sqlite.write() as session:

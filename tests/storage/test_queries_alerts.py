@@ -63,8 +63,7 @@ def test_an_alert_is_raised_once_and_listed_newest_first(store: Store) -> None:
             queries.alerts.get_alert(session, "x")
 
 
-def test_an_alert_can_be_acknowledged_only_once(store: Store) -> None:
-    run = fresh_run(store)
+def test_an_alert_can_be_acknowledged_only_once(store: Store, run: str) -> None:
     add_alerts(store, alert(run, 1), alert(run, 2))
     alert_row = writes(store).alerts.acknowledge(alert(run, 1).id, "ann", "restarted")
     assert (alert_row.acknowledged_by, alert_row.note) == ("ann", "restarted")
@@ -77,8 +76,7 @@ def test_an_alert_can_be_acknowledged_only_once(store: Store) -> None:
     assert [row.id for row in reads(store).alerts.list_alerts(run=run, acknowledged=False)] == [alert(run, 2).id]
 
 
-def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store, run: str) -> None:
     assert (is_delivery_due(store), claim(store)) == (False, None)
     add_alerts(store, alert(run, 1), alert(run, 2))
     assert is_delivery_due(store)
@@ -108,8 +106,7 @@ def test_a_delivery_is_not_attempted_more_often_than_the_maximum(store: Store) -
     assert (is_delivery_due(store), claim(store)) == (False, None)
 
 
-def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store, run: str) -> None:
     add_alerts(store, alert(run, 1, age=timedelta(days=2)))
     assert (is_delivery_due(store), claim(store)) == (False, None)
     add_alerts(store, alert(run, 2, age=timedelta(hours=23)))
@@ -119,8 +116,7 @@ def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store) -> No
     assert claim(store)[0].id == alert(run, 3).id
 
 
-def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store) -> None:
-    run = fresh_run(store)
+def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store, run: str) -> None:
     add_alerts(store, *(alert(run, i) for i in range(6)))
     claimed: list[str] = []
 

@@ -151,9 +151,8 @@ def contains(part: str, text: str) -> bool:
     ],
 )
 def test_the_case_of_letters_does_not_matter_in_any_alphabet(
-    text: str, part: str, is_in_it: bool, store: Store
+    text: str, part: str, is_in_it: bool, store: Store, run: str
 ) -> None:
-    run = fresh_run(store)
     writes(store).questions.add_questions([question(run, 0, text=text)])
     with store.read() as session:
         listed = list_questions(session, run, 1, QuestionFilter(text=part))

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy.exc import IntegrityError
-from store_examples import checkpoint, fresh_run, reads, writes
+from store_examples import checkpoint, reads, writes
 
 from storage import queries
 from storage.errors import StoreError
 from storage.session import Store
 
 
-def test_lineage_goes_up_to_the_base(store: Store) -> None:
-    run = fresh_run(store)
+def test_lineage_goes_up_to_the_base(store: Store, run: str) -> None:
     parent = f"{run}/base/0"
     chain = [checkpoint(run)]
     # The challenger is a sibling of the first solver, so it is in no solver's lineage.
@@ -28,8 +27,7 @@ def test_lineage_goes_up_to_the_base(store: Store) -> None:
     assert everything == ["base/0", "challenger/1", "solver/1", "solver/2", "solver/3"]
 
 
-def test_descendants_of_a_checkpoint_are_listed_nearest_first(store: Store) -> None:
-    run = fresh_run(store)
+def test_descendants_of_a_checkpoint_are_listed_nearest_first(store: Store, run: str) -> None:
     base, near, far, last = f"{run}/base/0", f"{run}/solver/1", f"{run}/solver/2", f"{run}/solver/3"
     for iteration, parent in ((1, base), (2, near), (3, far)):
         writes(store).checkpoints.add_checkpoint(checkpoint(run, "solver", iteration, parent), {})
@@ -43,8 +41,7 @@ def test_descendants_of_a_checkpoint_are_listed_nearest_first(store: Store) -> N
     assert reads(store).checkpoints.descendants_of(last) == []
 
 
-def test_the_same_checkpoint_can_be_added_twice_but_not_with_other_bytes(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_same_checkpoint_can_be_added_twice_but_not_with_other_bytes(store: Store, run: str) -> None:
     solver = checkpoint(run, "solver", 1, f"{run}/base/0")
     files = {"model.safetensors": "ab", "config.json": "cd"}
     writes(store).checkpoints.add_checkpoint(solver, files)
@@ -55,8 +52,7 @@ def test_the_same_checkpoint_can_be_added_twice_but_not_with_other_bytes(store: 
     assert reads(store).checkpoints.manifest_of(solver.id) == files
 
 
-def test_the_parent_of_a_checkpoint_must_exist(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_parent_of_a_checkpoint_must_exist(store: Store, run: str) -> None:
     with pytest.raises(IntegrityError), store.write() as session:
         queries.checkpoints.add_checkpoint(session, checkpoint(run, "solver", 1, "nobody/base/0"), {})
 

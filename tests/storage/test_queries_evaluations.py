@@ -80,9 +80,8 @@ def test_equal_results_have_equal_sums(store: Store) -> None:
     assert one.pass_at_1.hi > other.pass_at_1.hi  # the shares of one are further apart
 
 
-def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store) -> None:
+def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store, run: str) -> None:
     """Its first questions may be the easy ones: it would look better than it is."""
-    run = fresh_run(store)
     checkpoint = f"{run}/base/0"
     names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "run": run}
     key = writes(store).evaluations.begin_evaluation(manifest={}, **names).id

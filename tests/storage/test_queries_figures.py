@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from store_examples import fresh_run, label, reads, writes
+from store_examples import label, reads, writes
 
 from core.questions.filtering import statistics
 from core.types import LabelledQuestion
@@ -10,8 +10,7 @@ from storage.rows import TrainMetric
 from storage.session import Store
 
 
-def test_filter_statistics_are_returned_by_iteration_and_never_replaced(store: Store) -> None:
-    run = fresh_run(store)
+def test_filter_statistics_are_returned_by_iteration_and_never_replaced(store: Store, run: str) -> None:
     two_questions = statistics([label(run, 0), LabelledQuestion("x", None, None, "malformed")])
     no_questions = statistics([])
     writes(store).figures.add_filter_stats(run=run, iteration=2, stats=no_questions)
@@ -21,8 +20,7 @@ def test_filter_statistics_are_returned_by_iteration_and_never_replaced(store: S
     assert list(reads(store).figures.filter_stats_of(run).items()) == [(1, two_questions), (2, no_questions)]
 
 
-def test_training_metrics_keep_every_kind_of_number(store: Store) -> None:
-    run = fresh_run(store)
+def test_training_metrics_keep_every_kind_of_number(store: Store, run: str) -> None:
     figures = {"reward": 0.1, "kl": math.inf, "loss": math.nan, "tokens": 1e-300, "steps": 3}
     writes(store).figures.add_train_metrics(run=run, iteration=1, role="solver", step=10, metrics=figures)
     writes(store).figures.add_train_metrics(run=run, iteration=1, role="solver", step=9, metrics={"reward": 1.0})

@@ -35,16 +35,14 @@ def test_a_claimed_stage_is_running_and_a_finished_one_is_done(store: Store) -> 
     assert claim(store, run, "bob") == done  # a finished stage is returned as it is
 
 
-def test_a_stage_with_a_live_lease_is_refused_and_its_owner_named(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_stage_with_a_live_lease_is_refused_and_its_owner_named(store: Store, run: str) -> None:
     claim(store, run, "ann")
     with pytest.raises(StageHeld, match=f"stage {run}/1/label_questions: .* in ann"):
         claim(store, run, "bob")
     assert claim(store, run, "ann").attempt == 2
 
 
-def test_an_expired_lease_can_be_taken_and_the_old_owner_is_refused(store: Store) -> None:
-    run = fresh_run(store)
+def test_an_expired_lease_can_be_taken_and_the_old_owner_is_refused(store: Store, run: str) -> None:
     claim(store, run, "ann", lease_seconds=0)
     writes(store).ledger.renew_lease(**key_of(run), lease_seconds=600)  # nobody has taken it yet
     with pytest.raises(StageHeld):
@@ -58,8 +56,7 @@ def test_an_expired_lease_can_be_taken_and_the_old_owner_is_refused(store: Store
     assert reads(store).ledger.find_stage(run=run, iteration=1, stage="label_questions").owner == "bob"
 
 
-def test_a_failed_stage_keeps_its_error_and_progress_until_it_is_claimed(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_failed_stage_keeps_its_error_and_progress_until_it_is_claimed(store: Store, run: str) -> None:
     claim(store, run, "ann")
     writes(store).ledger.note_progress(**key_of(run), done=128, total=300, note="questions labelled")
     writes(store).ledger.fail_stage(**key_of(run), error="nul \0 in it")
@@ -84,8 +81,7 @@ def test_releasing_an_owners_leases_frees_its_stages_of_one_run_only(store: Stor
             claim(store, held_run, "bob", stage=stage)
 
 
-def test_the_stages_of_a_run_are_listed_in_the_order_of_their_claims(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_stages_of_a_run_are_listed_in_the_order_of_their_claims(store: Store, run: str) -> None:
     for stage in ("train_solver", "evaluate", "audit_labels"):
         claim(store, run, "ann", stage=stage)
     assert [row.stage for row in reads(store).ledger.stages_of(run)] == ["train_solver", "evaluate", "audit_labels"]
@@ -112,8 +108,7 @@ def _claim_all(url: str, run: str, owner: str, barrier: Barrier, won: multiproce
     won.put(claimed)
 
 
-def test_exactly_one_of_several_processes_gets_each_stage(store: Store, database_url: str) -> None:
-    run = fresh_run(store)
+def test_exactly_one_of_several_processes_gets_each_stage(store: Store, run: str, database_url: str) -> None:
     spawn = multiprocessing.get_context("spawn")
     barrier, won = spawn.Barrier(_CLAIMANTS), spawn.Queue()
     claimants = [

@@ -51,8 +51,7 @@ def move_start_back(store: Store, run: str, seconds: float) -> None:
         session.execute(update(table_of(PoolJobs)).where(PoolJobs.run == run).values(**values))
 
 
-def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_is_queued_then_running_then_done(store: Store, run: str) -> None:
     join(store, run, "ann")
     waiting = job(store, run)
     assert (waiting.kind, waiting.units, waiting.status) == ("GPU", 2, "queued")
@@ -68,8 +67,7 @@ def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
     assert job(store, run) == done
 
 
-def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: Store, run: str) -> None:
     join(store, run, "ann")
     start(store, run)
     move_start_back(store, run, 50)
@@ -81,9 +79,8 @@ def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: S
     assert job(store, run).used == used > 0
 
 
-def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store) -> None:
+def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store, run: str) -> None:
     """The time until the run goes on in another process, here 1,000 s, is not counted."""
-    run = fresh_run(store)
     join(store, run, "ann", lease_seconds=0)
     start(store, run)
     move_start_back(store, run, 50)
@@ -100,8 +97,7 @@ def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store
     assert (job(store, run).status, job(store, run).used) == ("queued", used)
 
 
-def test_a_job_that_queues_again_in_the_same_process_is_charged_until_then(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_that_queues_again_in_the_same_process_is_charged_until_then(store: Store, run: str) -> None:
     join(store, run, "ann")
     start(store, run)
     move_start_back(store, run, 50)

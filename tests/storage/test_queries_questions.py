@@ -97,8 +97,7 @@ def test_the_stored_rows_do_not_depend_on_batches_order_or_repetition(
     assert len(reads(store).questions.labels_of(run, 1)) == _QUESTIONS
 
 
-def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
-    run = fresh_run(store)
+def test_every_kind_of_label_is_read_back_unchanged(store: Store, run: str) -> None:
     no_votes = PseudoLabel(None, 0, 10, 0, 0, 0.0, "all")
     tied = PseudoLabel("1/3", 3, 10, 9, 2, 1 / 3, "parsed", (("1/3", 3), ("2", 3), ("π", 1)))
     keys = [question_id(run, 1, index) for index in range(3)]
@@ -117,8 +116,7 @@ def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-def test_pages_together_contain_every_row_in_order(store: Store, size: int) -> None:
-    run = fresh_run(store)
+def test_pages_together_contain_every_row_in_order(store: Store, run: str, size: int) -> None:
     # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
     indices = [3, 0, 1_000_000, 2, 999_999, 10]
     writes(store).questions.add_questions([question(run, index) for index in indices])
@@ -139,8 +137,7 @@ def test_pages_together_contain_every_row_in_order(store: Store, size: int) -> N
     ]
 
 
-def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store, run: str) -> None:
     with pytest.raises(IntegrityError), store.write() as session:
         queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
     writes(store).questions.add_questions([question(run, 0)])
@@ -148,8 +145,7 @@ def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store) -> None:
         queries.questions.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
 
 
-def test_more_rows_than_fit_in_one_statement_can_be_added(store: Store) -> None:
-    run = fresh_run(store)
+def test_more_rows_than_fit_in_one_statement_can_be_added(store: Store, run: str) -> None:
     writes(store).questions.add_questions(question(run, index) for index in range(5_001))
     writes(store).questions.add_questions([])
     assert reads(store).questions.count_questions(run, 1) == 5_001
@@ -160,8 +156,7 @@ def _row(vote: object) -> RolloutRow:
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store) -> None:
-    run = fresh_run(store)
+def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store, run: str) -> None:
     writes(store).questions.add_questions([question(run, index) for index in range(20)])
     writes(store).questions.add_labels([label(run, index) for index in range(20)])
     writes(store).questions.gather_statistics()

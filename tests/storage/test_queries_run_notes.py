@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from store_examples import fresh_run, reads, writes
+from store_examples import reads, writes
 
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -13,8 +13,7 @@ from storage.session import Store
 ODD = "a\nb\0 <b>\u202e"
 
 
-def test_tags_and_note_are_kept_with_who_changed_them_last(store: Store) -> None:
-    run = fresh_run(store)
+def test_tags_and_note_are_kept_with_who_changed_them_last(store: Store, run: str) -> None:
     before = writes(store).runs.get_run(run)
     first = writes(store).run_notes.annotate(run, add=["b", "a"], note=ODD, by="ann")
     assert writes(store).run_notes.annotate(run, add=["a"], note=ODD, by="bob") == first
@@ -30,15 +29,13 @@ def test_tags_and_note_are_kept_with_who_changed_them_last(store: Store) -> None
 
 
 @pytest.mark.parametrize("tag", ["", "Upper", "-a", "a b", 'a"b', "a%", "x" * 41])
-def test_a_tag_of_other_characters_is_refused(store: Store, tag: str) -> None:
-    run = fresh_run(store)
+def test_a_tag_of_other_characters_is_refused(store: Store, run: str, tag: str) -> None:
     with store.write() as session, pytest.raises(StoreError, match=r"^tag: .* 40"):
         queries.run_notes.annotate(session, run, add=["fine", tag])
     assert reads(store).runs.get_run(run).tags == []
 
 
-def test_tags_and_note_are_bounded(store: Store) -> None:
-    run = fresh_run(store)
+def test_tags_and_note_are_bounded(store: Store, run: str) -> None:
     with store.write() as session:
         queries.run_notes.annotate(session, run, add=[f"t{i}" for i in range(20)], note="x" * 4_000)
         with pytest.raises(StoreError, match=r"tags: .* 20"):

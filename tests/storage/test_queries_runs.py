@@ -44,8 +44,7 @@ def test_a_name_that_cannot_be_a_path_is_refused(store: Store, name: str) -> Non
         queries.runs.create_run(session, name=name, config=CoEvolution())
 
 
-def test_the_error_for_an_unknown_run_lists_the_existing_runs(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_error_for_an_unknown_run_lists_the_existing_runs(store: Store, run: str) -> None:
     with store.read() as session, pytest.raises(StoreError, match=rf"run demp: .*{run}"):
         queries.runs.get_run(session, "demp")
     with store.write() as session, pytest.raises(StoreError, match="run demp: "):
@@ -61,8 +60,7 @@ def test_runs_are_listed_newest_first_with_their_status(store: Store) -> None:
     assert runs[-1].updated_at > runs[-1].created_at
 
 
-def test_the_iterations_of_a_run_can_only_be_increased(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_iterations_of_a_run_can_only_be_increased(store: Store, run: str) -> None:
     with store.write() as session:
         longer = CoEvolution(iterations=5, budget=Budget(tokens=1e6))
         queries.runs.set_limits(session, run, longer)
@@ -71,8 +69,7 @@ def test_the_iterations_of_a_run_can_only_be_increased(store: Store) -> None:
             queries.runs.set_limits(session, run, CoEvolution(iterations=4))
 
 
-def test_only_the_limits_of_a_run_may_change(store: Store) -> None:
-    run = fresh_run(store)
+def test_only_the_limits_of_a_run_may_change(store: Store, run: str) -> None:
     stored = reads(store).runs.get_run(run)
     limited = CoEvolution(iterations=9, budget=Budget(hours=2), rates=Rates(gpu_hour=3))
     queries.runs.refuse_other_settings(stored, limited)

@@ -118,8 +118,7 @@ def test_cluster_sizes_are_the_largest_cluster_and_the_number_of_questions(store
     assert reads(store).series.cluster_sizes(run, 1) == (2, 3)
 
 
-def test_a_point_is_replaced_by_a_measurement_but_not_by_an_estimate(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_point_is_replaced_by_a_measurement_but_not_by_an_estimate(store: Store, run: str) -> None:
     measured = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.8, 0.7, 0.9, 100, interval="count")
     later = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.75, 0.7, 0.8, 200, interval="share")
     estimated_point = SeriesPoint(1, "label_accuracy", "kept", "judge", 0.5, 0.4, 0.6, 300, estimated=True)

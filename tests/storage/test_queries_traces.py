@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store_examples import checkpoint, fresh_run, question, reads, writes
+from store_examples import checkpoint, question, reads, writes
 
 from core.types import question_id
 from storage import queries
@@ -10,8 +10,7 @@ from storage.rows import ClusterRow, TrainedOnRow
 from storage.session import Store
 
 
-def test_the_largest_clusters_are_listed_with_their_first_question(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_largest_clusters_are_listed_with_their_first_question(store: Store, run: str) -> None:
     texts = ["a", "b", "b too", None, "c"]
     keys = [question_id(run, 1, index) for index in range(5)]
     rows = [(keys[0], 2, 1), (keys[1], 0, 2), (keys[2], 0, 2), (keys[4], 1, 1)]
@@ -24,8 +23,7 @@ def test_the_largest_clusters_are_listed_with_their_first_question(store: Store)
     assert (row and (row.cluster, row.size), reads(store).traces.cluster_of(keys[3])) == ((0, 2), None)
 
 
-def test_the_checkpoints_that_trained_on_a_question_are_listed_in_order(store: Store) -> None:
-    run = fresh_run(store)
+def test_the_checkpoints_that_trained_on_a_question_are_listed_in_order(store: Store, run: str) -> None:
     checkpoints = [checkpoint(run, "solver", t, f"{run}/base/0") for t in (1, 2)]
     rows = [
         TrainedOnRow(question_id(run, 1, 0), checkpoints[1].id, [1]),
@@ -39,8 +37,7 @@ def test_the_checkpoints_that_trained_on_a_question_are_listed_in_order(store: S
     assert reads(store).traces.trained_on_of(question_id(run, 1, 1)) == []
 
 
-def test_questions_can_be_filtered_by_cluster(store: Store) -> None:
-    run = fresh_run(store)
+def test_questions_can_be_filtered_by_cluster(store: Store, run: str) -> None:
     keys = [question_id(run, 1, index) for index in range(3)]
     writes(store).questions.add_questions([question(run, index) for index in range(3)])
     writes(store).traces.add_clusters(
