@@ -119,7 +119,7 @@ def test_strata_count_only_the_sampled_questions_of_an_oracle_with_a_sample(stor
     over = reads(store).audits.strata_of(run, 1, "human")
     assert over["kept"] == {"kept 0.4-0.6": Stratum(3, 1, 1)}
     assert [*over["all"]] == STRATA
-    cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 2, 2), Cell(1, 0.9, 1, 1)]  # drawn or not
+    cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 2, 2), Cell(1, 0.9, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
     assert reads(store).audits.audited_cells(run, "human") == cells
 
 

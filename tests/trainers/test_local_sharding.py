@@ -139,7 +139,7 @@ def test_a_sharded_job_equals_a_whole_one_up_to_rounding(whole: Finished, sharde
 
 
 def test_a_sharded_model_whose_head_is_not_its_embedding_equals_a_whole_one_up_to_rounding(
-    tmp_path: Path, pair: Pair, unstart: Path
+    tmp_path: Path, pair: Pair, untied: Path
 ) -> None:
     whole_ranks, halves = (train_pair(tmp_path, untied, pair, sharded) for sharded in (False, True))
     assert_same_but_for_rounding(halves, whole_ranks)
@@ -287,7 +287,7 @@ def forward_passes(ranks: Ranks, start: Path) -> tuple[list[Tensor], list[bool],
     return logits, sharded, together
 
 
-def test_ranks_sample_for_different_numbers_of_steps(pair: Pair, unstart: Path) -> None:
+def test_ranks_sample_for_different_numbers_of_steps(pair: Pair, untied: Path) -> None:
     model = TransformersEngine(untied).model
     assert not is_sharded(model)
     ids, mask = torch.tensor([[3, 4, 5]]), torch.tensor([[False, True, True]])
