@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,6 @@ PROFILES = ("cpu", "gpu", "easyr1")
 RUNNERS = ("runner", "runner-easyr1")
 ONE_OFF = "migrate"
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
-each_long_running = pytest.mark.parametrize("name", sorted(SERVICES.keys() - {ONE_OFF}))
-each_runner = pytest.mark.parametrize("name", RUNNERS)
 
 
 def test_the_file_follows_the_compose_specification() -> None:
@@ -63,32 +62,25 @@ def _compose() -> list[str] | None:
     return None
 
 
-@each_long_running
-def test_every_service_has_a_health_check_and_is_restarted(name: str) -> None:
-    check = SERVICES[name]["healthcheck"]
-    assert check["test"][0] == "CMD"
-    assert {"interval", "timeout", "retries", "start_period"} <= check.keys()
-    assert SERVICES[name]["restart"] == "unless-stopped"
-
-
 @each_service
-def test_no_service_is_root_or_can_become_it(name: str) -> None:
+def test_every_service_is_confined_limited_pinned_and_restarted(name: str) -> None:
     service = SERVICES[name]
-    user = int(str(service["user"]).partition(":")[0])
-    assert user > 0
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert int(str(service["user"]).partition(":")[0]) > 0
+    assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
     assert not service.keys() & {"privileged", "cap_add", "pid", "ipc", "network_mode", "devices"}
-
-
-@each_service
-def test_every_root_file_system_is_read_only_and_memory_and_processes_are_limited(name: str) -> None:
-    service = SERVICES[name]
     assert service["read_only"] is True
     assert re.fullmatch(r"\$\{COEVO_\w+:-\d+g\}|1g", service["mem_limit"])
     assert re.fullmatch(r"\$\{COEVO_\w+:-\d+\}|\d+", str(service["pids_limit"]))
     # Compose would write a config's content into the root file system when it makes the container, and it is read-only.
     assert not service.keys() & {"configs", "secrets"}
+    repository, _, tag = service["image"].partition(":")
+    assert re.match(r"v?\d+\.\d+", tag), tag
+    assert repository != "coevo" or "build" in service or service["pull_policy"] in ("never", "missing")
+    assert service["restart"] == ("no" if name == ONE_OFF else "unless-stopped")
+    if name != ONE_OFF:
+        check = service["healthcheck"]
+        assert check["test"][0] == "CMD"
+        assert {"interval", "timeout", "retries", "start_period"} <= check.keys()
 
 
 def test_a_service_is_on_the_networks_that_it_needs_and_the_database_has_no_way_out() -> None:
@@ -116,11 +108,17 @@ def test_prefect_asks_for_a_password_and_allows_requests_of_its_own_pages_only()
 
 def test_the_tables_are_made_before_the_services_that_use_them_start() -> None:
     assert SERVICES[ONE_OFF]["command"] == ["coevo", "store", "migrate"]
-    assert SERVICES[ONE_OFF]["restart"] == "no"
     users = {name for name, service in SERVICES.items() if "COEVO_DATABASE" in service.get("environment", {})}
     assert users == {ONE_OFF, "api", *RUNNERS}
     for name in users - {ONE_OFF}:
         assert SERVICES[name]["depends_on"][ONE_OFF] == {"condition": "service_completed_successfully"}
+
+
+def test_a_service_waits_until_those_that_it_needs_are_healthy() -> None:
+    for service in SERVICES.values():
+        for needed, condition in service.get("depends_on", {}).items():
+            expected = "service_completed_successfully" if needed == ONE_OFF else "service_healthy"
+            assert (needed in SERVICES, condition) == (True, {"condition": expected})
 
 
 def test_one_service_builds_each_image() -> None:
@@ -133,20 +131,10 @@ def test_only_the_uis_are_published_and_only_on_loopback() -> None:
     assert published == {name: [f"127.0.0.1:{port}:{port}"] for name, port in UIS.items()}
 
 
-@each_service
-def test_every_image_is_pinned(name: str) -> None:
-    repository, _, tag = SERVICES[name]["image"].partition(":")
-    assert re.match(r"v?\d+\.\d+", tag), tag
-    assert repository != "coevo" or "build" in SERVICES[name] or SERVICES[name]["pull_policy"] in ("never", "missing")
-
-
 def test_our_images_have_the_version_of_the_package() -> None:
-    pyproject = (ROOT / "pyproject.toml").read_text()
-    version = re.search(r'^version = "(.+)"$', pyproject, re.MULTILINE)
-    assert version is not None
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     images = [service["image"] for service in SERVICES.values() if service["image"].startswith("coevo:")]
-    assert images
-    assert all(image.startswith(f"coevo:{version[1]}-") for image in images)
+    assert {image.partition("-")[0] for image in images} == {f"coevo:{version}"}
 
 
 def test_every_volume_is_declared_and_used() -> None:
@@ -154,14 +142,6 @@ def test_every_volume_is_declared_and_used() -> None:
     files = {source for source in mounted if source.startswith("./")}
     assert mounted - files == COMPOSE["volumes"].keys()
     assert all((ROOT / file).exists() for file in files)
-
-
-def test_every_service_waits_for_services_that_exist_and_are_healthy() -> None:
-    for service in SERVICES.values():
-        for needed, condition in service.get("depends_on", {}).items():
-            assert needed in SERVICES
-            expected = "service_completed_successfully" if needed == ONE_OFF else "service_healthy"
-            assert condition == {"condition": expected}
 
 
 def test_ray_nodes_share_the_home_the_token_and_the_name_that_prometheus_asks() -> None:
@@ -189,12 +169,11 @@ def test_a_profile_has_a_runner_and_a_worker_of_one_image(profile: str) -> None:
     assert runner[0]["image"] == worker[0]["image"]
 
 
-@pytest.mark.parametrize("name", RUNNERS[1:])
-def test_runners_differ_in_their_image_and_memory_only(name: str) -> None:
+def test_runners_differ_in_their_image_and_memory_only() -> None:
     """The host's name is the same: by it the ledger knows that the process that held a lease is dead."""
     own = {"profiles", "image", "build", "pull_policy", "mem_limit"}
-    runner, other = ({k: v for k, v in SERVICES[service].items() if k not in own} for service in ("runner", name))
-    assert runner == other
+    runner, *others = ({k: v for k, v in SERVICES[name].items() if k not in own} for name in RUNNERS)
+    assert all(other == runner for other in others)
     assert runner["hostname"] == "runner"
 
 
@@ -211,23 +190,19 @@ def test_workers_are_in_profiles_and_those_on_gpus_reserve_them() -> None:
         assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
 
 
-@each_runner
-def test_the_runner_has_every_address(name: str) -> None:
-    runner = SERVICES[name]["environment"]
+def test_the_runner_has_every_address() -> None:
+    runner = SERVICES["runner"]["environment"]
     for_browsers = {"PREFECT_UI_URL", "COEVO_DASHBOARD_URL"}
     elsewhere = {"RAY_AUTH_TOKEN", "PREFECT_API_AUTH_STRING", "PREFECT_WORKER_WEBSERVER_PORT", LIMIT, *for_browsers}
     addresses = {name: value for name, value in runner.items() if name not in elsewhere}
     for variable, value in addresses.items():
-        host = re.search(r"(?:@|//|^)([a-z-]+):\d+", value)
-        assert host is not None, variable
-        assert host[1] in SERVICES
+        assert {*re.findall(r"(?:@|//|^)([a-z-]+):\d+", value)[:1]} & SERVICES.keys(), variable
     assert {"COEVO_RAY_ADDRESS", "COEVO_RAY_DASHBOARD_URL", "COEVO_SERVE_URL", "PREFECT_API_URL"} <= addresses.keys()
 
 
-@each_runner
-def test_the_runner_gets_the_limit_of_the_pool_and_the_keys_of_a_file_that_need_not_exist(name: str) -> None:
-    assert SERVICES[name]["environment"][LIMIT] == f"${{{LIMIT}:-}}"
-    assert SERVICES[name]["env_file"] == [{"path": "runner.env", "required": False}]
+def test_the_runner_gets_the_limit_of_the_pool_and_the_keys_of_a_file_that_need_not_exist() -> None:
+    assert SERVICES["runner"]["environment"][LIMIT] == f"${{{LIMIT}:-}}"
+    assert SERVICES["runner"]["env_file"] == [{"path": "runner.env", "required": False}]
     assert "runner.env" in (ROOT / ".gitignore").read_text().split()
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -139,9 +140,10 @@ def test_the_data_source_uses_the_database_s_read_only_role() -> None:
     assert all(source == expected for source in sources)
 
 
-def test_panels_are_distinct_and_do_not_overlap() -> None:
-    panels = DASHBOARD["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS)
+@pytest.mark.parametrize("file", [*(GRAFANA / "dashboards").glob("*.json")], ids=lambda file: file.stem)
+def test_panels_are_distinct_and_do_not_overlap(file: Path) -> None:
+    panels = json.loads(file.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) == len({panel["title"] for panel in panels})
     positions = [panel["gridPos"] for panel in panels]
     assert all(position["x"] + position["w"] <= 24 for position in positions)
     for a, b in combinations(positions, 2):

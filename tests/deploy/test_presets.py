@@ -12,7 +12,6 @@ from ray.serve.schema import ServeDeploySchema
 
 from core.settings.config import RunConfig, SelfTraining
 from core.settings.parsing import load_config
-from core.settings.trainers import EasyR1Settings
 from core.settings.training import trained_rollouts
 from core.types import TINY_BASES
 from orchestrator.check.refusals import untrainable
@@ -24,7 +23,6 @@ from orchestrator.serving.applications import is_vllm, read_applications, refuse
 REAL = ("rzero-qwen3-4b", "rzero-qwen3-8b", "octothinker-3b", "rzero-single-gpu", "single-qwen3-4b")
 ALL = sorted(path.stem for path in PRESETS.glob("*.toml"))
 LARGE = [name for name in ALL if load_config(PRESETS / f"{name}.toml").base_model not in TINY_BASES]
-BY_EASYR1 = [name for name in LARGE if isinstance(load_config(PRESETS / f"{name}.toml").trainer, EasyR1Settings)]
 COSINE = ("ttrl", "evol_rl", "scrl")  # the papers with a cosine schedule (docs/methods.md)
 # The other papers' numbers: rollouts a prompt, prompts a step, prompts an update, learning rate, tokens of an answer.
 PAPERS = {
@@ -48,16 +46,6 @@ def preset(name: str) -> RunConfig:
     return load_config(PRESETS / f"{name}.toml")
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_preset_loads_and_names_a_serve_file_that_exists(name: str) -> None:
-    assert {"challenger", "solver"} <= read_applications(preset(name).serving.applications).keys()
-
-
-@pytest.mark.parametrize("name", BY_EASYR1)
-def test_easyr1_can_do_all_trainings_of_its_presets(name: str) -> None:
-    assert not [*untrainable(preset(name))]
-
-
 @pytest.mark.parametrize("name", REAL)
 def test_an_r_zero_preset_has_the_paper_s_numbers(name: str) -> None:
     """The numbers are from R-Zero's sections E.1.1, E.1.2 and D.1."""
@@ -71,19 +59,13 @@ def test_an_r_zero_preset_has_the_paper_s_numbers(name: str) -> None:
     assert config.solver.reward.type == "rzero"
     assert (config.dataset.candidates, config.dataset.votes, config.dataset.delta) == (8000, 10, 0.25)
     assert (config.challenger.reward.votes, config.challenger.reward.bleu_distance) == (10, 0.5)
+    for training in (config.challenger.training, config.solver.training):
+        assert training.checkpoint_every < training.steps  # else a killed training would begin anew
 
 
 def test_single_r_zero_is_r_zero_with_one_model_and_the_iterations_of_table_5() -> None:
     two, one = preset("rzero-qwen3-4b"), preset("single-qwen3-4b")
     assert one == two.model_copy(update={"shared": True, "iterations": 4})
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_a_preset_saves_checkpoints_before_a_training_ends(name: str) -> None:
-    """Without them a killed training begins anew."""
-    config = preset(name)
-    for training in (config.challenger.training, config.solver.training):
-        assert training.checkpoint_every < training.steps
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -104,9 +86,13 @@ def test_scrl_and_its_ttrl_train_on_half_of_their_votes(votes: int, trained: int
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_preset_on_given_prompts_is_one_training_with_its_paper_s_schedule(name: str) -> None:
-    """The warm-up is 3% of all steps, rounded down, as verl rounds the released scripts' lr_warmup_steps_ratio."""
+def test_a_preset_has_its_paper_s_schedule_and_betas_and_names_a_serve_file_that_exists(name: str) -> None:
+    """The warm-up is 3% of all steps, rounded down, as verl rounds the released scripts' lr_warmup_steps_ratio. On
+    given prompts, all rounds are one training. Only the tiny world has other betas than the papers."""
     config = preset(name)
+    assert {"challenger", "solver"} <= read_applications(config.serving.applications).keys()
+    expected = (0.9, 0.999) if name in LARGE else (0.9, 0.99)
+    assert {planned.training.betas for planned in config.trainings} == {expected}
     schedules = [(planned.training.schedule, planned.training.warmup_steps) for planned in config.trainings]
     if name in COSINE:
         assert schedules == [("cosine", int(0.03 * config.solver_steps))]
@@ -116,22 +102,13 @@ def test_a_preset_on_given_prompts_is_one_training_with_its_paper_s_schedule(nam
         assert config.rounds_are_one_training == (name in LARGE)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_only_the_tiny_world_has_other_betas_than_the_papers(name: str) -> None:
-    expected = (0.9, 0.999) if name in LARGE else (0.9, 0.99)
-    assert {planned.training.betas for planned in preset(name).trainings} == {expected}
-
-
 @pytest.mark.parametrize("name", LARGE)
-def test_a_preset_s_serve_file_has_the_applications_that_its_method_needs(name: str) -> None:
+def test_a_preset_fits_the_gpus_that_it_is_for_and_its_serve_file_has_what_its_method_needs(name: str) -> None:
     config = preset(name)
     refuse_missing(config.serving.applications, [*config.solver.signals.served(config.solver.reward)])
     assert config.solver.signals.services(config.solver.reward) == []  # it needs no external service
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_a_preset_fits_the_gpus_that_it_is_for(name: str) -> None:
-    plan = estimate(preset(name))
+    assert not [*untrainable(config)]  # by EasyR1, where the preset has it
+    plan = estimate(config)
     assert plan.problems == ()
     assert plan.gpus == (1 if name == "rzero-single-gpu" else 8)
 

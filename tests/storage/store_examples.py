@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -43,6 +46,46 @@ from storage.rows import (
 )
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
+
+
+class _InTransactions:
+    """The functions of a module of queries, without their session: each call is a transaction of its own."""
+
+    def __init__(self, transaction: Any, module: ModuleType) -> None:
+        self._transaction, self._module = transaction, module
+
+    def __getattr__(self, name: str) -> Any:
+        of_module = getattr(self._module, name)
+        if isinstance(of_module, ModuleType):
+            return _InTransactions(self._transaction, of_module)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            with self._transaction() as session:
+                return of_module(session, *arguments, **named)
+
+        return call
+
+
+def reads(store: Store) -> Any:
+    return _InTransactions(store.read, queries)
+
+
+def writes(store: Store) -> Any:
+    return _InTransactions(store.write, queries)
+
+
+def end_stage(store: Store, run: str, iteration: int = 1, stage: str = "label_questions") -> None:
+    """Claim a stage and finish it."""
+    key = {"run": run, "iteration": iteration, "stage": stage, "owner": "me"}
+    writes(store).ledger.claim_stage(**key, lease_seconds=60)
+    writes(store).ledger.finish_stage(**key, result={})
+
+
+def in_four_threads(work: Callable[[], object]) -> None:
+    """Call `work` in four threads at once; raises what it raises."""
+    with ThreadPoolExecutor(4) as threads:
+        for started in [threads.submit(work) for _ in range(4)]:
+            started.result()
 
 
 def checkpoint(run: str, role: CheckpointRole = "base", iteration: int = 0, parent: str | None = None) -> Checkpoint:

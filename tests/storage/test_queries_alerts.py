@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
-from store_examples import fresh_run
+from store_examples import fresh_run, in_four_threads, reads, writes
 
 from storage import queries
 from storage.errors import AlreadyAcknowledged, NotThere
@@ -31,18 +30,15 @@ def alert(run: str, number: int, age: timedelta = timedelta(), **more: object) -
 
 
 def claim(store: Store, max_attempts: int = 3) -> tuple[AlertRow, DeliveryRow] | None:
-    with store.write() as session:
-        return queries.alerts.claim_delivery(session, TARGET, max_attempts=max_attempts, lookback=DAY, delays=DELAYS)
+    return writes(store).alerts.claim_delivery(TARGET, max_attempts=max_attempts, lookback=DAY, delays=DELAYS)
 
 
 def is_delivery_due(store: Store, max_attempts: int = 3) -> bool:
-    with store.read() as session:
-        return queries.alerts.delivery_due(session, TARGET, max_attempts=max_attempts, lookback=DAY)
+    return reads(store).alerts.delivery_due(TARGET, max_attempts=max_attempts, lookback=DAY)
 
 
 def add_alerts(store: Store, *alerts: AlertRow) -> None:
-    with store.write() as session:
-        queries.alerts.add_alerts(session, alerts)
+    writes(store).alerts.add_alerts(alerts)
 
 
 def make_next_attempts_due(store: Store) -> None:
@@ -63,30 +59,24 @@ def test_an_alert_is_raised_once_and_listed_newest_first(store: Store) -> None:
         assert [row.run for row in queries.alerts.list_alerts(session, severity="critical")] == [other]
         assert [row.run for row in queries.alerts.list_alerts(session, iteration=2)] == [other]
         assert queries.alerts.get_alert(session, rows[0].id) == rows[0]
-        with pytest.raises(NotThere, match="alert 'x': no alert has this id"):
+        with pytest.raises(NotThere, match="alert 'x': "):
             queries.alerts.get_alert(session, "x")
 
 
-def test_an_alert_can_be_acknowledged_only_once(store: Store) -> None:
-    run = fresh_run(store)
+def test_an_alert_can_be_acknowledged_only_once(store: Store, run: str) -> None:
     add_alerts(store, alert(run, 1), alert(run, 2))
-    with store.write() as session:
-        alert_row = queries.alerts.acknowledge(session, alert(run, 1).id, "ann", "restarted")
+    alert_row = writes(store).alerts.acknowledge(alert(run, 1).id, "ann", "restarted")
     assert (alert_row.acknowledged_by, alert_row.note) == ("ann", "restarted")
     assert alert_row.acknowledged_at is not None
-    with store.write() as session, pytest.raises(AlreadyAcknowledged, match="ann acknowledged it at 2"):
+    with store.write() as session, pytest.raises(AlreadyAcknowledged, match="ann"):
         queries.alerts.acknowledge(session, alert_row.id, "bob")
     with store.write() as session, pytest.raises(NotThere):
         queries.alerts.acknowledge(session, "x", "bob")
-    with store.read() as session:
-        assert queries.alerts.list_alerts(session, run=run, acknowledged=True) == [alert_row]
-        assert [row.id for row in queries.alerts.list_alerts(session, run=run, acknowledged=False)] == [
-            alert(run, 2).id
-        ]
+    assert reads(store).alerts.list_alerts(run=run, acknowledged=True) == [alert_row]
+    assert [row.id for row in reads(store).alerts.list_alerts(run=run, acknowledged=False)] == [alert(run, 2).id]
 
 
-def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store, run: str) -> None:
     assert (is_delivery_due(store), claim(store)) == (False, None)
     add_alerts(store, alert(run, 1), alert(run, 2))
     assert is_delivery_due(store)
@@ -97,16 +87,14 @@ def test_a_delivery_is_claimed_then_delivered_or_retried_later(store: Store) -> 
     second, _ = claim(store)
     assert second.id == alert(run, 2).id
     assert (is_delivery_due(store), claim(store)) == (False, None)
-    with store.write() as session:
-        queries.alerts.mark_delivered(session, first.id, TARGET)
-        queries.alerts.mark_failed(session, second.id, TARGET, "HTTP 500")
+    writes(store).alerts.mark_delivered(first.id, TARGET)
+    writes(store).alerts.mark_failed(second.id, TARGET, "HTTP 500")
     make_next_attempts_due(store)
     before = datetime.now(UTC)
     retried, delivery = claim(store)
     assert before <= delivery.next_at - DELAYS[1] <= datetime.now(UTC)
     assert (retried.id, delivery.attempts, delivery.error) == (second.id, 2, "HTTP 500")
-    with store.read() as session:
-        [delivered] = queries.alerts.deliveries_of(session, first.id)
+    [delivered] = reads(store).alerts.deliveries_of(first.id)
     assert (delivered.error, delivered.delivered_at is not None) == (None, True)
 
 
@@ -118,8 +106,7 @@ def test_a_delivery_is_not_attempted_more_often_than_the_maximum(store: Store) -
     assert (is_delivery_due(store), claim(store)) == (False, None)
 
 
-def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store, run: str) -> None:
     add_alerts(store, alert(run, 1, age=timedelta(days=2)))
     assert (is_delivery_due(store), claim(store)) == (False, None)
     add_alerts(store, alert(run, 2, age=timedelta(hours=23)))
@@ -129,8 +116,7 @@ def test_a_new_target_gets_no_alert_from_before_the_lookback(store: Store) -> No
     assert claim(store)[0].id == alert(run, 3).id
 
 
-def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store) -> None:
-    run = fresh_run(store)
+def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store, run: str) -> None:
     add_alerts(store, *(alert(run, i) for i in range(6)))
     claimed: list[str] = []
 
@@ -138,24 +124,9 @@ def test_each_alert_is_claimed_by_exactly_one_of_several_threads(store: Store) -
         while claimed_row := claim(store):
             claimed.append(claimed_row[0].id)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_four_threads(work)
     assert len(claimed) == len(set(claimed))
     # A thread that met a row locked by another stopped early, so some alerts may still be unclaimed.
     while claimed_row := claim(store):
         claimed.append(claimed_row[0].id)
     assert sorted(claimed) == [alert(run, i).id for i in range(6)]
-
-
-def test_deleting_a_run_deletes_its_alerts_and_deliveries(store: Store) -> None:
-    run = fresh_run(store)
-    add_alerts(store, alert(run, 1))
-    assert claim(store) is not None
-    with store.write() as session:
-        queries.runs.delete_run(session, run)
-    with store.read() as session:
-        assert queries.alerts.list_alerts(session) == []
-        assert queries.alerts.deliveries_of(session, alert(run, 1).id) == []

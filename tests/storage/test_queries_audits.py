@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from store_examples import fresh_run, question
+from store_examples import fresh_run, question, reads, writes
 
 from core.statistics.audits import Stratum
 from core.statistics.calibration import Cell
@@ -27,209 +27,134 @@ VALUES_OF_QUESTIONS: tuple[tuple[Verdict, int | None, bool], ...] = (
     ("too_hard", 0, False),
     ("malformed", None, False),
 )
+STRATA = ["not kept 0.0-0.2", "kept 0.4-0.6", "not kept 0.8-1.0"]
 
 
 @pytest.fixture
 def run(store: Store) -> str:
     """A run whose first iteration has the questions of VALUES_OF_QUESTIONS."""
     name = fresh_run(store)
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
-        queries.questions.add_labels(session, [_labelled(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
+    writes(store).questions.add_questions([question(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
+    writes(store).questions.add_labels([_labelled(name, index) for index in range(len(VALUES_OF_QUESTIONS))])
     return name
 
 
 def test_only_questions_with_votes_and_a_label_can_be_audited(store: Store, run: str) -> None:
-    with store.read() as session:
-        rows = queries.audits.auditable(session, run, 1)
-        assert queries.audits.auditable(session, run, 2) == []
-    assert [(p_hat, verdict) for _, p_hat, verdict in rows] == [
-        (0.5, "kept"),
-        (0.5, "kept"),
-        (0.4, "kept"),
-        (1.0, "too_easy"),
-        (0.9, "too_easy"),
-        (0.1, "too_hard"),
-    ]
-    assert [key for key, *_ in rows] == [question_id(run, 1, index) for index in range(6)]
+    rows = reads(store).audits.auditable(run, 1)
+    assert reads(store).audits.auditable(run, 2) == []
+    expected = [(votes / 10, verdict) for verdict, votes, _ in VALUES_OF_QUESTIONS[:6]]  # those that have a label
+    assert rows == [(question_id(run, 1, index), *values) for index, values in enumerate(expected)]
 
 
 def test_a_sample_can_grow_and_its_questions_keep_their_positions(store: Store, run: str) -> None:
     first, more = _sample(run, [2, 0]), _sample(run, [2, 0, 3])
-    with store.write() as session:
-        queries.audits.add_samples(session, first)
-        queries.audits.add_samples(session, more)
-        queries.audits.add_samples(session, _sample(run, [5], oracle="judge"))
-    with store.read() as session:
-        assert queries.audits.samples_of(session, run, 1, "human") == more
-        assert queries.audits.samples_of(session, run, 1, "judge") == _sample(run, [5], oracle="judge")
-        assert queries.audits.samples_of(session, run, 2, "human") == []
-        assert queries.audits.drawn_by_stratum(session, run, 1, "human") == {"a": 3}
-    with store.write() as session, pytest.raises(NotThere, match="it is not in the sample of human"):
+    writes(store).audits.add_samples(first)
+    writes(store).audits.add_samples(more)
+    writes(store).audits.add_samples(_sample(run, [5], oracle="judge"))
+    assert reads(store).audits.samples_of(run, 1, "human") == more
+    assert reads(store).audits.samples_of(run, 1, "judge") == _sample(run, [5], oracle="judge")
+    assert reads(store).audits.samples_of(run, 2, "human") == []
+    assert reads(store).audits.drawn_by_stratum(run, 1, "human") == {"a": 3}
+    with store.write() as session, pytest.raises(NotThere, match="human"):
         queries.audits.lock_sample(session, question_id(run, 1, 5), "human")
 
 
 def test_an_annotator_can_annotate_a_question_only_once(store: Store, run: str) -> None:
     annotation = _annotation(run, 0, "ann", "right")
+    writes(store).audits.add_annotation(annotation)
+    writes(store).audits.add_annotation(_annotation(run, 0, "bob", "wrong", minutes=-1))
     with store.write() as session:
-        queries.audits.add_annotation(session, annotation)
-        queries.audits.add_annotation(session, _annotation(run, 0, "bob", "wrong", minutes=-1))
-    with store.write() as session:
-        with pytest.raises(AlreadyAnnotated, match="'ann' has annotated it already"):
+        with pytest.raises(AlreadyAnnotated, match="'ann'"):
             queries.audits.add_annotation(session, _annotation(run, 0, "ann", "wrong"))
         # The refused annotation does not end the transaction.
         queries.audits.add_annotation(session, _annotation(run, 2, "ann", "unknown"))
-    with store.read() as session:
-        annotations = queries.audits.annotations_of(session, [question_id(run, 1, 0)])
-        assert [(row.annotator, row.verdict) for row in annotations] == [("bob", "wrong"), ("ann", "right")]
-        assert annotations[1] == annotation
-        assert queries.audits.annotation_counts(session, run, 1) == {
-            "ann": {"right": 1, "unknown": 1},
-            "bob": {"wrong": 1},
-        }
-        assert queries.audits.annotator_agreement(session, run) == {("ann", "bob"): Counter({("right", "wrong"): 1})}
+    annotations = reads(store).audits.annotations_of([question_id(run, 1, 0)])
+    assert [(row.annotator, row.verdict) for row in annotations] == [("bob", "wrong"), ("ann", "right")]
+    assert annotations[1] == annotation
+    counts = {"ann": {"right": 1, "unknown": 1}, "bob": {"wrong": 1}}
+    assert reads(store).audits.annotation_counts(run, 1) == counts
+    assert reads(store).audits.annotator_agreement(run) == {("ann", "bob"): Counter({("right", "wrong"): 1})}
 
 
 def test_the_next_question_is_the_first_of_the_sample_still_to_be_annotated(store: Store, run: str) -> None:
     def next_index(annotator: str) -> int | None:
-        with store.read() as session:
-            entry = queries.audits.next_to_label(session, run, 1, annotator)
+        entry = reads(store).audits.next_to_label(run, 1, annotator)
         return None if entry is None else entry.question.index
 
     assert next_index("ann") is None
-    with store.write() as session:
-        queries.audits.add_samples(session, _sample(run, [4, 0, 2]))
-        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 4), "exact", "right", "3")])
+    writes(store).audits.add_samples(_sample(run, [4, 0, 2]))
+    _grade(store, run, "exact", {4: "right"})
     assert (next_index("ann"), next_index("bob")) == (4, 4)  # a label of another oracle does not settle the question
-    with store.write() as session:
-        queries.audits.add_annotation(session, _annotation(run, 4, "ann", "unknown"))
+    writes(store).audits.add_annotation(_annotation(run, 4, "ann", "unknown"))
     assert (next_index("ann"), next_index("bob")) == (0, 4)
-    with store.write() as session:
-        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
+    _grade(store, run, "human", {0: "right"})
     assert (next_index("ann"), next_index("bob")) == (2, 4)
-    with store.read() as session:
-        assert queries.audits.sample_progress(session, run, 1, "human") == (3, 1)
-        assert queries.audits.sample_progress(session, run, 1, "judge") == (0, 0)
+    assert reads(store).audits.sample_progress(run, 1, "human") == (3, 1)
+    assert reads(store).audits.sample_progress(run, 1, "judge") == (0, 0)
 
 
 def test_a_sample_is_over_when_each_question_has_a_label_or_enough_annotations(store: Store, run: str) -> None:
     def is_over(needed: int = 2) -> bool:
-        with store.read() as session:
-            return queries.audits.sample_is_over(session, run, 1, "human", needed)
+        return reads(store).audits.sample_is_over(run, 1, "human", needed)
 
     assert not is_over()  # nothing was drawn
-    with store.write() as session:
-        queries.audits.add_samples(session, [*_sample(run, [0, 2]), *_sample(run, [4], oracle="judge")])
-        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "human", "right", None)])
-        queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 2), "judge", "right", None)])
-        queries.audits.add_annotation(session, _annotation(run, 2, "ann", "wrong"))
-        assert queries.audits.has_label(session, question_id(run, 1, 0), "human")
-        assert not queries.audits.has_label(session, question_id(run, 1, 2), "human")
+    writes(store).audits.add_samples([*_sample(run, [0, 2]), *_sample(run, [4], oracle="judge")])
+    _grade(store, run, "human", {0: "right"})
+    _grade(store, run, "judge", {2: "right"})
+    writes(store).audits.add_annotation(_annotation(run, 2, "ann", "wrong"))
+    assert writes(store).audits.has_label(question_id(run, 1, 0), "human")
+    assert not writes(store).audits.has_label(question_id(run, 1, 2), "human")
     assert (is_over(), is_over(1)) == (False, True)
-    with store.write() as session:
-        queries.audits.add_annotation(session, _annotation(run, 2, "bob", "unknown"))
+    writes(store).audits.add_annotation(_annotation(run, 2, "bob", "unknown"))
     assert (is_over(), is_over(3)) == (True, False)
 
 
 def test_strata_count_only_the_sampled_questions_of_an_oracle_with_a_sample(store: Store, run: str) -> None:
-    with store.write() as session:
-        queries.audits.add_samples(session, _sample(run, [0, 3, 5]))
-        verdicts: list[tuple[int, OracleVerdict]] = [(0, "right"), (1, "right"), (3, "unknown"), (4, "right")]
-        queries.questions.add_oracle_labels(
-            session, [OracleLabel(question_id(run, 1, i), "human", v, None) for i, v in verdicts]
-        )
-    with store.read() as session:
-        # 1 and 4 were graded and not drawn; 5 was drawn and is not graded; 6 has no label.
-        assert list(queries.audits.named_strata_of(session, run, 1, "human").items()) == [
-            ("not kept 0.0-0.2", Stratum(1, 0, 0)),
-            ("kept 0.4-0.6", Stratum(3, 1, 1)),
-            ("not kept 0.8-1.0", Stratum(2, 1, 0)),
-        ]
-        over = queries.audits.strata_of(session, run, 1, "human")
-        assert over["kept"] == {"kept 0.4-0.6": Stratum(3, 1, 1)}
-        assert len(over["all"]) == 3
+    """The samples of people and of a judge share question 0; both graded questions that they did not draw."""
+    writes(store).audits.add_samples([*_sample(run, [0, 3]), *_sample(run, [0, 5], oracle="judge")])
+    _grade(store, run, "human", {0: "right", 1: "right", 3: "unknown", 4: "right", 5: "right"})
+    _grade(store, run, "judge", {0: "wrong", 3: "right", 5: "right"})
+    assert reads(store).audits.named_strata_of(run, 1, "human") == _strata((1, 0, 0), (3, 1, 1), (2, 1, 0))
+    assert reads(store).audits.named_strata_of(run, 1, "judge") == _strata((1, 1, 1), (3, 1, 0), (2, 0, 0))
+    over = reads(store).audits.strata_of(run, 1, "human")
+    assert over["kept"] == {"kept 0.4-0.6": Stratum(3, 1, 1)}
+    assert [*over["all"]] == STRATA
+    cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 2, 2), Cell(1, 0.9, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
+    assert reads(store).audits.audited_cells(run, "human") == cells
 
 
 def test_strata_of_an_oracle_without_a_sample_count_every_question(store: Store, run: str) -> None:
     verdicts: list[OracleVerdict] = ["right", "wrong", "ill_posed", "right", "right", "wrong", "unknown"]
-    with store.write() as session:
-        labels = [OracleLabel(question_id(run, 1, i), "exact", verdict, "3") for i, verdict in enumerate(verdicts)]
-        queries.questions.add_oracle_labels(session, labels)
-    with store.read() as session:
-        strata = {
-            "not kept 0.0-0.2": Stratum(1, 1, 0),  # without the question that no vote answered
-            "kept 0.4-0.6": Stratum(3, 3, 1),
-            "not kept 0.8-1.0": Stratum(2, 2, 2),
-        }
-        assert queries.audits.named_strata_of(session, run, 1, "exact") == strata
-        with_unanswered = {**strata, "not kept 0.0-0.2": Stratum(2, 2, 0)}
-        assert queries.audits.named_strata_of(session, run, 1, "exact", unanswered=True) == with_unanswered
-        assert queries.audits.named_strata_of(session, run, 2, "exact") == {}
-        assert queries.audits.oracles_of(session, run) == {"exact": [1]}
-        assert queries.audits.audited_cells(session, run, "exact", kept_only=True) == [
-            Cell(1, 0.4, 1, 0),
-            Cell(1, 0.5, 2, 1),
-        ]
-        assert queries.audits.audited_cells(session, run, "exact")[0] == Cell(1, 0.1, 1, 0)
-
-
-def test_the_sample_and_verdicts_of_one_oracle_do_not_change_those_of_another(store: Store, run: str) -> None:
-    """The samples of people and of a judge share question 0; each graded a question that only the other drew."""
-    verdicts: dict[str, dict[int, OracleVerdict]] = {
-        "human": {0: "right", 3: "wrong", 5: "right"},
-        "judge": {0: "wrong", 5: "right", 3: "right"},
-    }
-    with store.write() as session:
-        queries.audits.add_samples(session, [*_sample(run, [0, 3]), *_sample(run, [0, 5], oracle="judge")])
-        for oracle, graded in verdicts.items():
-            labels = [OracleLabel(question_id(run, 1, i), oracle, verdict, None) for i, verdict in graded.items()]
-            queries.questions.add_oracle_labels(session, labels)
-    with store.read() as session:
-        assert queries.audits.named_strata_of(session, run, 1, "human") == {
-            "not kept 0.0-0.2": Stratum(1, 0, 0),
-            "kept 0.4-0.6": Stratum(3, 1, 1),
-            "not kept 0.8-1.0": Stratum(2, 1, 0),
-        }
-        assert queries.audits.named_strata_of(session, run, 1, "judge") == {
-            "not kept 0.0-0.2": Stratum(1, 1, 1),
-            "kept 0.4-0.6": Stratum(3, 1, 0),
-            "not kept 0.8-1.0": Stratum(2, 0, 0),
-        }
-        cells = [Cell(1, 0.1, 1, 1), Cell(1, 0.5, 1, 1), Cell(1, 1.0, 1, 0)]  # drawn or not
-        assert queries.audits.audited_cells(session, run, "human") == cells
+    _grade(store, run, "exact", dict(enumerate(verdicts)))
+    # The first is without the question that no vote answered.
+    assert reads(store).audits.named_strata_of(run, 1, "exact") == _strata((1, 1, 0), (3, 3, 1), (2, 2, 2))
+    with_unanswered = _strata((2, 2, 0), (3, 3, 1), (2, 2, 2))
+    assert reads(store).audits.named_strata_of(run, 1, "exact", unanswered=True) == with_unanswered
+    assert reads(store).audits.named_strata_of(run, 2, "exact") == {}
+    assert reads(store).audits.oracles_of(run) == {"exact": [1]}
+    kept = [Cell(1, 0.4, 1, 0), Cell(1, 0.5, 2, 1)]
+    assert reads(store).audits.audited_cells(run, "exact", kept_only=True) == kept
+    assert reads(store).audits.audited_cells(run, "exact")[0] == Cell(1, 0.1, 1, 0)
 
 
 def test_the_p_hats_of_a_run_are_counted_by_iteration(store: Store, run: str) -> None:
-    with store.read() as session:
-        assert queries.audits.p_hats_of(session, run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
-        assert queries.audits.p_hats_of(session, run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
+    assert reads(store).audits.p_hats_of(run) == {1: {0.1: 1, 0.4: 1, 0.5: 2, 0.9: 1, 1.0: 1}}
+    assert reads(store).audits.p_hats_of(run, kept_only=True) == {1: {0.4: 1, 0.5: 2}}
 
 
 def test_agreement_counts_only_the_questions_that_both_oracles_graded(store: Store, run: str) -> None:
-    judge: list[OracleVerdict] = ["right", "right", "wrong"]
-    exact: list[OracleVerdict] = ["right", "right", "right", "wrong"]
-    with store.write() as session:
-        for oracle, verdicts in (("judge", judge), ("exact", exact)):
-            labels = [OracleLabel(question_id(run, 1, i), oracle, v, None) for i, v in enumerate(verdicts)]
-            queries.questions.add_oracle_labels(session, labels)
-    with store.read() as session:
-        assert queries.audits.agreement(session, run, "judge", "exact") == {
-            ("right", "right"): 2,
-            ("wrong", "right"): 1,
-        }
-        assert queries.audits.agreement(session, run, "exact", "judge") == {
-            ("right", "right"): 2,
-            ("right", "wrong"): 1,
-        }
-        assert queries.audits.agreement(session, run, "exact", "human") == {}
-        assert queries.audits.oracles_of(session, run) == {"exact": [1], "judge": [1]}
+    _grade(store, run, "judge", {0: "right", 1: "right", 2: "wrong"})
+    _grade(store, run, "exact", {0: "right", 1: "right", 2: "right", 3: "wrong"})
+    assert reads(store).audits.agreement(run, "judge", "exact") == {("right", "right"): 2, ("wrong", "right"): 1}
+    assert reads(store).audits.agreement(run, "exact", "judge") == {("right", "right"): 2, ("right", "wrong"): 1}
+    assert reads(store).audits.agreement(run, "exact", "human") == {}
+    assert reads(store).audits.oracles_of(run) == {"exact": [1], "judge": [1]}
 
 
 def test_a_locked_question_of_a_sample_makes_the_next_annotator_wait(store: Store, run: str) -> None:
     """The second transaction waits at the lock until the first has committed, and then sees its annotation."""
     key, locked, annotations = question_id(run, 1, 0), threading.Event(), []
-    with store.write() as session:
-        queries.audits.add_samples(session, _sample(run, [0]))
+    writes(store).audits.add_samples(_sample(run, [0]))
 
     def annotate_later() -> None:
         locked.wait(timeout=30)
@@ -252,6 +177,15 @@ def _labelled(run: str, index: int) -> LabelledQuestion:
     answer, classes = ("3", (("3", votes or 0),)) if answered else (None, ())
     label = None if votes is None else PseudoLabel(answer, votes, 10, votes, 0, votes / 10, "all", classes)
     return LabelledQuestion(question_id(run, 1, index), "What is 1 + 2?", label, verdict)
+
+
+def _grade(store: Store, run: str, oracle: str, verdicts: dict[int, OracleVerdict]) -> None:
+    labels = [OracleLabel(question_id(run, 1, index), oracle, verdict, None) for index, verdict in verdicts.items()]
+    writes(store).questions.add_oracle_labels(labels)
+
+
+def _strata(*counts: tuple[int, int, int]) -> dict[str, Stratum]:
+    return {name: Stratum(*of_stratum) for name, of_stratum in zip(STRATA, counts, strict=True)}
 
 
 def _sample(run: str, indices: list[int], oracle: str = "human") -> list[SampleRow]:

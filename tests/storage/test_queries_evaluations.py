@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pytest
-from store_examples import fresh_run
+from store_examples import fresh_run, reads, writes
 
 from core.statistics.estimates import mean_share, share
 from core.types import GREEDY, BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
@@ -18,17 +18,22 @@ from storage.session import Store
 from tests.synthetic_run import add_evaluations
 
 
-def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
+def evaluated(store: Store, **items: list[Evaluated]) -> tuple[str, str]:
+    """A run, and its base, which was evaluated on these items by benchmark."""
     run = fresh_run(store)
-    items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
     with store.write() as session:
-        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="other", items=items[:1])
-        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=items)
-    with store.read() as session:
-        assert queries.evaluations.evaluations_of(session, f"{run}/base/0", "micro") == items[::-1]
-        assert queries.evaluations.evaluations_of(session, f"{run}/base/0", "other") == items[:1]
-        assert queries.evaluations.evaluations_of(session, f"{run}/solver/1", "micro") == []
-        assert queries.evaluations.evaluated(session, run) == [(f"{run}/base/0", "micro"), (f"{run}/base/0", "other")]
+        for benchmark, of_benchmark in items.items():
+            add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=benchmark, items=of_benchmark)
+    return run, f"{run}/base/0"
+
+
+def test_evaluations_are_read_by_checkpoint_and_benchmark(store: Store) -> None:
+    items = [Evaluated("b", "2", 8, 3, True, False), Evaluated("a", None, 8, 0, False, True)]
+    run, base = evaluated(store, other=items[:1], micro=items)
+    assert reads(store).evaluations.evaluations_of(base, "micro") == items[::-1]
+    assert reads(store).evaluations.evaluations_of(base, "other") == items[:1]
+    assert reads(store).evaluations.evaluations_of(f"{run}/solver/1", "micro") == []
+    assert reads(store).evaluations.evaluated(run) == [(base, "micro"), (base, "other")]
 
 
 def test_all_evaluations_are_listed_however_many_there_are(store: Store) -> None:
@@ -41,63 +46,49 @@ def test_all_evaluations_are_listed_however_many_there_are(store: Store) -> None
 
 
 def test_evaluation_sums_are_those_of_a_run_s_own_evaluations(store: Store) -> None:
-    run = fresh_run(store)
     items = [Evaluated("b", "2", 8, 2, True, False), Evaluated("a", None, 8, 4, True, True)]
-    checkpoint = f"{run}/base/0"
-    with store.write() as session:
-        add_evaluations(session, checkpoint=checkpoint, benchmark="other", items=items[:1])
-        add_evaluations(session, checkpoint=checkpoint, benchmark="micro", items=items)
-        # A person evaluated the same checkpoint in another way; the run's figures do not change.
-        names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "protocol": ["32 samples"]}
-        apart = queries.evaluations.begin_evaluation(session, manifest={}, **names)
-        queries.evaluations.add_results(session, apart.id, items[:1])
-    with store.read() as session:
-        assert queries.evaluations.evaluation_sums(session, run) == [
-            EvaluationSums(checkpoint, "micro", 8, mean_share([0.25, 0.5]), share(2, 2), share(1, 2)),
-            EvaluationSums(checkpoint, "other", 8, mean_share([0.25]), share(1, 1), share(0, 1)),
-        ]
-        assert queries.evaluations.evaluation_sums(session, "another") == []
-        assert [row.id for row in queries.evaluations.list_evaluations(session) if row.model == checkpoint] == [
-            apart.id
-        ]
+    run, checkpoint = evaluated(store, other=items[:1], micro=items)
+    # A person evaluated the same checkpoint in another way; the run's figures do not change.
+    names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "protocol": ["32 samples"]}
+    apart = writes(store).evaluations.begin_evaluation(manifest={}, **names)
+    writes(store).evaluations.add_results(apart.id, items[:1])
+    assert reads(store).evaluations.evaluation_sums(run) == [
+        EvaluationSums(checkpoint, "micro", 8, mean_share([0.25, 0.5]), share(2, 2), share(1, 2)),
+        EvaluationSums(checkpoint, "other", 8, mean_share([0.25]), share(1, 1), share(0, 1)),
+    ]
+    assert reads(store).evaluations.evaluation_sums("another") == []
+    assert [row.id for row in reads(store).evaluations.list_evaluations() if row.model == checkpoint] == [apart.id]
 
 
 def test_questions_without_a_greedy_answer_are_not_counted_in_greedy_accuracy(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        items = [Evaluated("a", None, 8, 4, None, True), Evaluated("b", None, 8, 4, True, True)]
-        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="some", items=items)
-        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="none", items=items[:1])
-    with store.read() as session:
-        none, some = queries.evaluations.evaluation_sums(session, run)
+    items = [Evaluated("a", None, 8, 4, None, True), Evaluated("b", None, 8, 4, True, True)]
+    run, _ = evaluated(store, some=items, none=items[:1])
+    none, some = reads(store).evaluations.evaluation_sums(run)
     assert (some.greedy, some.majority) == (share(1, 1), share(2, 2))
     assert (none.greedy, none.accuracy, none.majority) == (None, None, share(1, 1))
 
 
 def test_equal_results_have_equal_sums(store: Store) -> None:
     """As floats, 3/10 + 0/10 is less than 1/10 + 2/10, so the later of two equal iterations would be the better one."""
-    run = fresh_run(store)
-    with store.write() as session:
-        for benchmark, counts in (("one", (3, 0)), ("other", (1, 2))):
-            items = [Evaluated(f"{i}", None, 10, right, False, False) for i, right in enumerate(counts)]
-            add_evaluations(session, checkpoint=f"{run}/base/0", benchmark=benchmark, items=items)
-    with store.read() as session:
-        one, other = queries.evaluations.evaluation_sums(session, run)
+    of_one, of_other = (
+        [Evaluated(f"{i}", None, 10, right, False, False) for i, right in enumerate(counts)]
+        for counts in ((3, 0), (1, 2))
+    )
+    run, _ = evaluated(store, one=of_one, other=of_other)
+    one, other = reads(store).evaluations.evaluation_sums(run)
     assert one.pass_at_1.value == other.pass_at_1.value == 0.15
     assert one.pass_at_1.hi > other.pass_at_1.hi  # the shares of one are further apart
 
 
-def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store) -> None:
+def test_an_evaluation_that_is_not_finished_has_no_sums(store: Store, run: str) -> None:
     """Its first questions may be the easy ones: it would look better than it is."""
-    run = fresh_run(store)
     checkpoint = f"{run}/base/0"
     names = {"model": checkpoint, "checkpoint": checkpoint, "benchmark": "micro", "run": run}
-    with store.write() as session:
-        key = queries.evaluations.begin_evaluation(session, manifest={}, **names).id
-        queries.evaluations.add_results(session, key, [Evaluated("easy", "1", 8, 8, True, True)])
-        assert queries.evaluations.evaluation_sums(session, run) == []
-        queries.evaluations.finish_evaluation(session, key)
-        assert [row.pass_at_1.n for row in queries.evaluations.evaluation_sums(session, run)] == [1]
+    key = writes(store).evaluations.begin_evaluation(manifest={}, **names).id
+    writes(store).evaluations.add_results(key, [Evaluated("easy", "1", 8, 8, True, True)])
+    assert writes(store).evaluations.evaluation_sums(run) == []
+    writes(store).evaluations.finish_evaluation(key)
+    assert [row.pass_at_1.n for row in writes(store).evaluations.evaluation_sums(run)] == [1]
 
 
 def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) -> None:
@@ -107,68 +98,40 @@ def test_an_evaluation_goes_on_with_its_manifest_time_and_answers(store: Store) 
         EvaluatedAnswer("i", 0, "7", 0, "equal", 9, "stop"),
         EvaluatedAnswer("i", 1, r"\frac12", 1, "unknown", 11, "stop"),
     ]
-    with store.write() as session:
-        first = queries.evaluations.begin_evaluation(session, manifest={"seed": 1}, **names)
-        queries.evaluations.add_results(
-            session, first.id, [Evaluated("i", None, 2, 1, False, True)], answers, seconds=1.5
-        )
-    with store.write() as session:
-        again = queries.evaluations.begin_evaluation(session, manifest={"seed": 2}, **names)
-        # A batch that is written a second time after a crash changes nothing but the time.
-        queries.evaluations.add_results(
-            session, again.id, [Evaluated("i", None, 2, 0, False, False)], answers, seconds=1
-        )
-        queries.evaluations.finish_evaluation(session, again.id)
-    with store.read() as session:
-        row = queries.evaluations.get_evaluation(session, first.id)
-        assert (row.id, row.manifest, row.seconds, row.run) == (evaluation_id(*_key(names)), {"seed": 1}, 2.5, None)
-        assert row.finished_at is not None
-        assert row.finished_at >= row.created_at
-        assert queries.evaluations.results_of(session, row.id) == [Evaluated("i", None, 2, 1, False, True)]
-        assert queries.evaluations.answers_of(session, row.id) == answers
-        assert queries.evaluations.results_of(session, row.id, after="i") == []
-        assert queries.evaluations.answers_of(session, row.id, ["another"]) == []
-        with pytest.raises(NotThere, match="evaluation x: no such"):
-            queries.evaluations.get_evaluation(session, "x")
-
-
-def _key(names: dict) -> tuple:
-    return names["model"], names["benchmark"], *names["protocol"]
+    first = writes(store).evaluations.begin_evaluation(manifest={"seed": 1}, **names)
+    writes(store).evaluations.add_results(first.id, [Evaluated("i", None, 2, 1, False, True)], answers, seconds=1.5)
+    again = writes(store).evaluations.begin_evaluation(manifest={"seed": 2}, **names)
+    # A batch that is written a second time after a crash changes nothing but the time.
+    writes(store).evaluations.add_results(again.id, [Evaluated("i", None, 2, 0, False, False)], answers, seconds=1)
+    writes(store).evaluations.finish_evaluation(again.id)
+    row, key = reads(store).evaluations.get_evaluation(first.id), (names["model"], names["benchmark"])
+    assert (row.id, row.manifest) == (evaluation_id(*key, *names["protocol"]), {"seed": 1})
+    assert (row.seconds, row.run) == (2.5, None)
+    assert row.finished_at is not None
+    assert row.finished_at >= row.created_at
+    assert reads(store).evaluations.results_of(row.id) == [Evaluated("i", None, 2, 1, False, True)]
+    assert reads(store).evaluations.answers_of(row.id) == answers
+    assert reads(store).evaluations.results_of(row.id, after="i") == []
+    assert reads(store).evaluations.answers_of(row.id, ["another"]) == []
+    with pytest.raises(NotThere, match="evaluation x: "):
+        reads(store).evaluations.get_evaluation("x")
 
 
 def test_each_judge_has_one_verdict_on_an_answer_and_the_first_stays(store: Store) -> None:
-    run = fresh_run(store)
     first = [JudgedAnswer("b", GREEDY, "judge_m", "right"), JudgedAnswer("a", 0, "judge_m", "unknown")]
     later = [JudgedAnswer("b", GREEDY, "judge_m", "wrong"), JudgedAnswer("b", GREEDY, "judge", "wrong")]
-    with store.write() as session:
-        key = add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=[])
-        for judged in (first, later):
-            queries.evaluations.add_judged(session, key, judged)
-    with store.read() as session:
-        assert queries.evaluations.judged_of(session, key) == [first[1], later[1], first[0]]
-        assert queries.evaluations.judged_of(session, key, ["a"]) == [first[1]]
-        assert queries.evaluations.judged_of(session, "another") == []
-    with store.write() as session:
-        queries.runs.delete_run(session, run)
-    with store.read() as session:
-        assert queries.evaluations.judged_of(session, key) == []
+    key = evaluation_id(evaluated(store, micro=[])[1], "micro")
+    for judged in (first, later):
+        writes(store).evaluations.add_judged(key, judged)
+    assert reads(store).evaluations.judged_of(key) == [first[1], later[1], first[0]]
+    assert reads(store).evaluations.judged_of(key, ["a"]) == [first[1]]
+    assert reads(store).evaluations.judged_of("another") == []
 
 
 def test_the_questions_of_a_benchmark_are_stored_once_in_their_order(store: Store) -> None:
     items = [BenchmarkItem("b", "1 + 1?", "2", "easy", "sums"), BenchmarkItem("a", "2 + 2?", "4")]
     for _ in range(2):
-        with store.write() as session:
-            queries.evaluations.add_benchmark_items(session, "sha", items)
-    with store.read() as session:
-        assert queries.evaluations.benchmark_items(session, "sha") == items
-        assert queries.evaluations.benchmark_items(session, "sha", ["a", "c"]) == items[1:]
-        assert queries.evaluations.benchmark_items(session, "another") == []
-
-
-def test_an_evaluation_goes_with_its_run(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        add_evaluations(session, checkpoint=f"{run}/base/0", benchmark="micro", items=[])
-        queries.runs.delete_run(session, run)
-    with store.read() as session, pytest.raises(NotThere):
-        queries.evaluations.get_evaluation(session, evaluation_id(f"{run}/base/0", "micro"))
+        writes(store).evaluations.add_benchmark_items("sha", items)
+    assert reads(store).evaluations.benchmark_items("sha") == items
+    assert reads(store).evaluations.benchmark_items("sha", ["a", "c"]) == items[1:]
+    assert reads(store).evaluations.benchmark_items("another") == []

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
-from store_examples import fresh_run
+from store_examples import fresh_run, reads, writes
 
 from storage import queries
 from storage.models import PoolJobs
@@ -18,16 +18,14 @@ STAGE = "train_solver"
 
 
 def join(store: Store, run: str, owner: str, *, lease_seconds: float = 600, units: float = 2) -> None:
-    with store.write() as session:
-        claim = {"run": run, "iteration": 1, "stage": STAGE, "owner": owner}
-        queries.ledger.claim_stage(session, **claim, lease_seconds=lease_seconds)
-        queries.pool.join_pool(session, **claim, kind="GPU", units=units)
+    claim = {"run": run, "iteration": 1, "stage": STAGE, "owner": owner}
+    writes(store).ledger.claim_stage(**claim, lease_seconds=lease_seconds)
+    writes(store).pool.join_pool(**claim, kind="GPU", units=units)
 
 
 def job(store: Store, run: str) -> PoolRow:
-    with store.read() as session:
-        [pool_job] = [row for row in queries.pool.pool_jobs(session) if row.run == run]
-        return pool_job
+    [pool_job] = [row for row in reads(store).pool.pool_jobs() if row.run == run]
+    return pool_job
 
 
 def start(store: Store, run: str) -> None:
@@ -37,13 +35,11 @@ def start(store: Store, run: str) -> None:
 
 
 def leave(store: Store, run: str, owner: str) -> None:
-    with store.write() as session:
-        queries.pool.leave_pool(session, run=run, iteration=1, stage=STAGE, owner=owner)
+    writes(store).pool.leave_pool(run=run, iteration=1, stage=STAGE, owner=owner)
 
 
 def charge(store: Store, run: str, owner: str) -> None:
-    with store.write() as session:
-        queries.pool.charge_job(session, run=run, iteration=1, stage=STAGE, owner=owner)
+    writes(store).pool.charge_job(run=run, iteration=1, stage=STAGE, owner=owner)
 
 
 def move_start_back(store: Store, run: str, seconds: float) -> None:
@@ -55,8 +51,7 @@ def move_start_back(store: Store, run: str, seconds: float) -> None:
         session.execute(update(table_of(PoolJobs)).where(PoolJobs.run == run).values(**values))
 
 
-def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_is_queued_then_running_then_done(store: Store, run: str) -> None:
     join(store, run, "ann")
     waiting = job(store, run)
     assert (waiting.kind, waiting.units, waiting.status) == ("GPU", 2, "queued")
@@ -72,8 +67,7 @@ def test_a_job_is_queued_then_running_then_done(store: Store) -> None:
     assert job(store, run) == done
 
 
-def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: Store, run: str) -> None:
     join(store, run, "ann")
     start(store, run)
     move_start_back(store, run, 50)
@@ -85,9 +79,8 @@ def test_a_job_that_queues_again_keeps_its_use_and_waiting_adds_nothing(store: S
     assert job(store, run).used == used > 0
 
 
-def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store) -> None:
+def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store, run: str) -> None:
     """The time until the run goes on in another process, here 1,000 s, is not counted."""
-    run = fresh_run(store)
     join(store, run, "ann", lease_seconds=0)
     start(store, run)
     move_start_back(store, run, 50)
@@ -104,8 +97,7 @@ def test_a_killed_job_has_used_what_was_charged_until_it_was_killed(store: Store
     assert (job(store, run).status, job(store, run).used) == ("queued", used)
 
 
-def test_a_job_that_queues_again_in_the_same_process_is_charged_until_then(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_job_that_queues_again_in_the_same_process_is_charged_until_then(store: Store, run: str) -> None:
     join(store, run, "ann")
     start(store, run)
     move_start_back(store, run, 50)
@@ -121,25 +113,14 @@ def test_a_job_whose_owner_lost_its_stage_is_dropped(store: Store, cause: str) -
     join(store, other, "eve")
     start(store, run)
     key = {"run": run, "iteration": 1, "stage": STAGE}
-    with store.write() as session:
-        if cause == "its stage failed":
-            queries.ledger.fail_stage(session, **key, owner="ann", error="x")
-        if cause == "another took it over":
-            queries.ledger.claim_stage(session, **key, owner="bob", lease_seconds=600)
-    with store.write() as session:
-        queries.pool.drop_abandoned(session)
+    if cause == "its stage failed":
+        writes(store).ledger.fail_stage(**key, owner="ann", error="x")
+    if cause == "another took it over":
+        writes(store).ledger.claim_stage(**key, owner="bob", lease_seconds=600)
+    writes(store).pool.drop_abandoned()
     assert job(store, run).status == "done"
     assert job(store, other).status == "queued"
     if cause == "another took it over":
         join(store, run, "bob")
         leave(store, run, "ann")  # too late: the job is bob's now
         assert job(store, run).status == "queued"
-
-
-def test_deleting_a_run_deletes_its_pool_jobs(store: Store) -> None:
-    run = fresh_run(store)
-    join(store, run, "ann")
-    with store.write() as session:
-        queries.runs.delete_run(session, run)
-    with store.read() as session:
-        assert queries.pool.pool_jobs(session) == []

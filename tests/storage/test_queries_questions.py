@@ -9,12 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
-from store_examples import fresh_run, label, question, rollout
+from store_examples import fresh_run, label, question, reads, rollout, writes
 
 from core.types import Evaluated, LabelledQuestion, OracleLabel, PseudoLabel, question_id
 from storage import queries
 from storage.models import EvaluatedItems
-from storage.queries.tables import is_postgresql
 from storage.rows import AnnotationRow, RolloutRow
 from storage.session import Store
 from tests.synthetic_run import add_evaluations
@@ -34,16 +33,14 @@ def test_any_text_of_a_model_is_read_back_unchanged(store: Store, text: str, raw
     voted = PseudoLabel(answer, 1, 1, 1, 0, 1.0, "parsed", ((answer, 1),))
     labelled = LabelledQuestion(stored_question.id, text, voted, "too_easy")
     oracle = OracleLabel(stored_question.id, "exact", "wrong", answer)
-    with store.write() as session:
-        queries.questions.add_questions(session, [stored_question])
-        queries.questions.add_rollouts(session, [vote])
-        queries.questions.add_labels(session, [labelled])
-        queries.questions.add_oracle_labels(session, [oracle])
-    with store.read() as session:
-        assert queries.questions.questions_of(session, run, 1) == [stored_question]
-        assert queries.questions.rollouts_of_question(session, stored_question.id)[0].answer == answer
-        assert queries.questions.labels_of(session, run, 1) == [labelled]
-        assert queries.questions.oracle_labels_of(session, run, 1, "exact") == [oracle]
+    writes(store).questions.add_questions([stored_question])
+    writes(store).questions.add_rollouts([vote])
+    writes(store).questions.add_labels([labelled])
+    writes(store).questions.add_oracle_labels([oracle])
+    assert reads(store).questions.questions_of(run, 1) == [stored_question]
+    assert reads(store).questions.rollouts_of_question(stored_question.id)[0].answer == answer
+    assert reads(store).questions.labels_of(run, 1) == [labelled]
+    assert reads(store).questions.oracle_labels_of(run, 1, "exact") == [oracle]
 
 
 def test_lone_surrogates_are_replaced_in_every_column(store: Store) -> None:
@@ -90,29 +87,17 @@ def test_the_stored_rows_do_not_depend_on_batches_order_or_repetition(
     repeated = data.draw(st.lists(st.sampled_from(batches), max_size=5), label="written again")
     order = data.draw(st.permutations([*batches, *repeated]), label="order")
     for batch in order:
-        with store.write() as session:
-            queries.questions.add_questions(session, [question(run, index) for index in range(_QUESTIONS)])
-            queries.questions.add_rollouts(session, batch)
-            queries.questions.add_labels(session, [label(run, index) for index in range(_QUESTIONS)])
-    with store.read() as session:
-        assert queries.questions.rollouts_of(session, run, 1) == [_row(vote) for vote in votes]
-        assert len(queries.questions.questions_of(session, run, 1)) == _QUESTIONS
-        assert len(queries.questions.labels_of(session, run, 1)) == _QUESTIONS
+        writes(store).questions.add_questions([question(run, index) for index in range(_QUESTIONS)])
+        writes(store).questions.add_rollouts(batch)
+        writes(store).questions.add_labels([label(run, index) for index in range(_QUESTIONS)])
+    # A row that exists is not overwritten.
+    writes(store).questions.add_rollouts([replace(vote, answer="other") for vote in votes])
+    assert reads(store).questions.rollouts_of(run, 1) == [_row(vote) for vote in votes]
+    assert len(reads(store).questions.questions_of(run, 1)) == _QUESTIONS
+    assert len(reads(store).questions.labels_of(run, 1)) == _QUESTIONS
 
 
-def test_a_row_that_exists_is_not_overwritten(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(run, 0)])
-        queries.questions.add_rollouts(session, [rollout(run, 0, 0, answer=None)])
-    with store.write() as session:
-        queries.questions.add_rollouts(session, [rollout(run, 0, 0, answer="other"), rollout(run, 0, 1)])
-    with store.read() as session:
-        assert [vote.answer for vote in queries.questions.rollouts_of(session, run, 1)] == [None, "3"]
-
-
-def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
-    run = fresh_run(store)
+def test_every_kind_of_label_is_read_back_unchanged(store: Store, run: str) -> None:
     no_votes = PseudoLabel(None, 0, 10, 0, 0, 0.0, "all")
     tied = PseudoLabel("1/3", 3, 10, 9, 2, 1 / 3, "parsed", (("1/3", 3), ("2", 3), ("π", 1)))
     keys = [question_id(run, 1, index) for index in range(3)]
@@ -121,87 +106,61 @@ def test_every_kind_of_label_is_read_back_unchanged(store: Store) -> None:
         LabelledQuestion(keys[1], "What is 1 + 2?", no_votes, "no_majority"),
         LabelledQuestion(keys[2], "What is 1 + 2?", tied, "kept"),
     ]
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(run, 0, None), question(run, 1), question(run, 2)])
-        queries.questions.add_labels(session, labelled)
-    with store.read() as session:
-        assert queries.questions.labels_of(session, run, 1) == labelled
-        assert queries.questions.labels_of(session, run, 1, verdict="kept") == labelled[2:]
-        assert queries.questions.count_verdicts(session, run, 1) == {"malformed": 1, "no_majority": 1, "kept": 1}
+    for name in (run, fresh_run(store)):
+        writes(store).questions.add_questions([question(name, 0, None), question(name, 1), question(name, 2)])
+    assert (reads(store).questions.count_questions(run, 1), reads(store).questions.count_questions(run, 2)) == (3, 0)
+    writes(store).questions.add_labels(labelled)
+    assert reads(store).questions.labels_of(run, 1) == labelled
+    assert reads(store).questions.labels_of(run, 1, verdict="kept") == labelled[2:]
+    assert reads(store).questions.count_verdicts(run, 1) == {"malformed": 1, "no_majority": 1, "kept": 1}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-def test_pages_together_contain_every_row_in_order(store: Store, size: int) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
-        indices = [3, 0, 1_000_000, 2, 999_999, 10]
-        queries.questions.add_questions(session, [question(run, index) for index in indices])
-        queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in indices for sample in (1, 0)])
-        queries.questions.add_labels(session, [label(run, index) for index in indices])
+def test_pages_together_contain_every_row_in_order(store: Store, run: str, size: int) -> None:
+    # Out of order, and past the sixth digit, where the order of the ids is no longer that of the indices.
+    indices = [3, 0, 1_000_000, 2, 999_999, 10]
+    writes(store).questions.add_questions([question(run, index) for index in indices])
+    writes(store).questions.add_rollouts([rollout(run, index, sample) for index in indices for sample in (1, 0)])
+    writes(store).questions.add_labels([label(run, index) for index in indices])
     questions, votes, labelled, after = [], [], [], -1
-    with store.read() as session:
-        while page := queries.questions.questions_of(session, run, 1, after=after, limit=size):
-            questions += page
-            votes += queries.questions.rollouts_of(session, run, 1, after=after, limit=size)
-            labelled += queries.questions.labels_of(session, run, 1, after=after, limit=size)
-            after = page[-1].index
-        assert [row.index for row in questions] == sorted(indices)
-        assert questions == queries.questions.questions_of(session, run, 1)
-        assert votes == queries.questions.rollouts_of(session, run, 1)
-        assert labelled == queries.questions.labels_of(session, run, 1)
-        assert [(vote.question_id, vote.sample_index) for vote in votes] == [
-            (row.id, sample) for row in questions for sample in (0, 1)
-        ]
+    while page := reads(store).questions.questions_of(run, 1, after=after, limit=size):
+        questions += page
+        votes += reads(store).questions.rollouts_of(run, 1, after=after, limit=size)
+        labelled += reads(store).questions.labels_of(run, 1, after=after, limit=size)
+        after = page[-1].index
+    assert [row.index for row in questions] == sorted(indices)
+    assert questions == reads(store).questions.questions_of(run, 1)
+    assert votes == reads(store).questions.rollouts_of(run, 1)
+    assert labelled == reads(store).questions.labels_of(run, 1)
+    assert [(vote.question_id, vote.sample_index) for vote in votes] == [
+        (row.id, sample) for row in questions for sample in (0, 1)
+    ]
 
 
-def test_counts_are_those_of_one_run_and_iteration(store: Store) -> None:
-    run, other = fresh_run(store), fresh_run(store)
-    with store.write() as session:
-        for name in (run, other):
-            queries.questions.add_questions(session, [question(name, 0), question(name, 1)])
-    with store.read() as session:
-        assert queries.questions.count_questions(session, run, 1) == 2
-        assert queries.questions.count_questions(session, run, 2) == 0
-        assert queries.questions.count_verdicts(session, run, 1) == {}
-
-
-def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store) -> None:
-    run = fresh_run(store)
+def test_a_rollout_needs_a_stored_question_and_checkpoint(store: Store, run: str) -> None:
     with pytest.raises(IntegrityError), store.write() as session:
         queries.questions.add_rollouts(session, [rollout(run, 0, 0)])
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(run, 0)])
+    writes(store).questions.add_questions([question(run, 0)])
     with pytest.raises(IntegrityError), store.write() as session:
         queries.questions.add_rollouts(session, [replace(rollout(run, 0, 0), checkpoint="nobody/solver/1")])
 
 
-def test_more_rows_than_fit_in_one_statement_can_be_added(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        queries.questions.add_questions(session, (question(run, index) for index in range(5_001)))
-        queries.questions.add_questions(session, [])
-    with store.read() as session:
-        assert queries.questions.count_questions(session, run, 1) == 5_001
+def test_more_rows_than_fit_in_one_statement_can_be_added(store: Store, run: str) -> None:
+    writes(store).questions.add_questions(question(run, index) for index in range(5_001))
+    writes(store).questions.add_questions([])
+    assert reads(store).questions.count_questions(run, 1) == 5_001
 
 
 def _row(vote: object) -> RolloutRow:
     return RolloutRow(**{name: getattr(vote, name) for name in RolloutRow.__dataclass_fields__})
 
 
-def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store) -> None:
-    run = fresh_run(store)
-    with store.write() as session:
-        queries.questions.add_questions(session, [question(run, index) for index in range(20)])
-        queries.questions.add_labels(session, [label(run, index) for index in range(20)])
-        queries.questions.gather_statistics(session)
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_gathering_statistics_makes_a_new_run_known_to_the_query_planner(store: Store, run: str) -> None:
+    writes(store).questions.add_questions([question(run, index) for index in range(20)])
+    writes(store).questions.add_labels([label(run, index) for index in range(20)])
+    writes(store).questions.gather_statistics()
     with store.read() as session:
-        if not is_postgresql(session):
-            pytest.skip("only PostgreSQL has these statistics")
-        most_common_runs = session.scalar(
-            text(
-                "SELECT most_common_vals::text FROM pg_stats WHERE schemaname = current_schema() AND "
-                "tablename = 'pseudo_labels' AND attname = 'run'"
-            )
-        )
+        of_runs = "schemaname = current_schema() AND tablename = 'pseudo_labels' AND attname = 'run'"
+        most_common_runs = session.scalar(text(f"SELECT most_common_vals::text FROM pg_stats WHERE {of_runs}"))
     assert most_common_runs == f"{{{run}}}"

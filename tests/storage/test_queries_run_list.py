@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
-from store_examples import fresh_run
+from store_examples import fresh_run, reads, writes
 
 from core.settings.parsing import parse_config
 from storage import queries
@@ -19,30 +19,26 @@ def names(store: Store, filters: RunFilter | None = None, sort: RunSort = "-crea
     """The runs on all pages of `limit` runs."""
     listed: list[str] = []
     after = None
-    with store.read() as session:
-        while page := queries.run_list.page_of_runs(
-            session, filters or RunFilter(), sort=sort, after=after, limit=limit
-        ):
-            listed += [run.name for run, _ in page]
-            after = (page[-1][1], page[-1][0].name)
+    while page := reads(store).run_list.page_of_runs(filters or RunFilter(), sort=sort, after=after, limit=limit):
+        listed += [run.name for run, _ in page]
+        after = (page[-1][1], page[-1][0].name)
     return listed
 
 
 @pytest.fixture
 def three(store: Store) -> Store:
     """The runs `a_b`, `aXb` and `c`, in the order of their creation."""
-    with store.write() as session:
-        for name, preset, method in (("a_b", "demo", "rzero"), ("aXb", "micro", "srt"), ("c", "micro", "evol_rl")):
-            settings = {"prompts": {"file": "micro", "limit": 9}} if method == "srt" else {}
-            config = parse_config({**settings, "solver": {"reward": {"type": method}}}, "a test")
-            queries.runs.create_run(session, name=name, config=config, preset=preset)
-        queries.run_notes.annotate(session, "a_b", add=["base", "paper:srt"], note="The FILTER was 100% off.\nToo bad.")
-        queries.run_notes.annotate(session, "aXb", add=["baseline"], note="fine")
-        points = [("a_b", 1, 0.9, False), ("a_b", 2, 0.4, False), ("a_b", 3, 0.8, True), ("aXb", 1, 0.5, False)]
-        for run, t, value, estimated in points:
-            point = SeriesPoint(t, "label_accuracy", "kept", "exact", value, None, None, 9, estimated)
-            queries.series.put_series(session, run, [point])
-        queries.series.put_series(session, "c", [SeriesPoint(0, "held_out", "", "", 0.25, None, None, 9)])
+    for name, preset, method in (("a_b", "demo", "rzero"), ("aXb", "micro", "srt"), ("c", "micro", "evol_rl")):
+        settings = {"prompts": {"file": "micro", "limit": 9}} if method == "srt" else {}
+        config = parse_config({**settings, "solver": {"reward": {"type": method}}}, "a test")
+        writes(store).runs.create_run(name=name, config=config, preset=preset)
+    writes(store).run_notes.annotate("a_b", add=["base", "paper:srt"], note="The FILTER was 100% off.\nToo bad.")
+    writes(store).run_notes.annotate("aXb", add=["baseline"], note="fine")
+    points = [("a_b", 1, 0.9, False), ("a_b", 2, 0.4, False), ("a_b", 3, 0.8, True), ("aXb", 1, 0.5, False)]
+    for run, t, value, estimated in points:
+        point = SeriesPoint(t, "label_accuracy", "kept", "exact", value, None, None, 9, estimated)
+        writes(store).series.put_series(run, [point])
+    writes(store).series.put_series("c", [SeriesPoint(0, "held_out", "", "", 0.25, None, None, 9)])
     return store
 
 
@@ -105,22 +101,18 @@ def audited(three: Store) -> Store:
         "a_b": [(1, "exact", 0.9, 0.6, 1.0), (2, "exact", 0.4, 0.2, 0.65)],
         "aXb": [(1, "exact", 0.5, 0.4, 0.6), (2, "exact", 0.6, 0.5, 0.7)],
     }
-    with three.write() as session:
-        for run, of_run in points.items():
-            rows = [SeriesPoint(t, "label_accuracy", "kept", oracle, *values, 99) for t, oracle, *values in of_run]
-            queries.series.put_series(session, run, rows)
-            # Neither an estimate nor all questions count.
-            others = [SeriesPoint(9, "label_accuracy", "kept", "human", 0.1, 0.0, 0.2, 9, True)]
-            queries.series.put_series(
-                session, run, [*others, SeriesPoint(9, "label_accuracy", "all", "exact", 0, 0, 0, 9)]
-            )
+    for run, of_run in points.items():
+        rows = [SeriesPoint(t, "label_accuracy", "kept", oracle, *values, 99) for t, oracle, *values in of_run]
+        writes(three).series.put_series(run, rows)
+        # Neither an estimate nor all questions count.
+        others = [SeriesPoint(9, "label_accuracy", "kept", "human", 0.1, 0.0, 0.2, 9, True)]
+        writes(three).series.put_series(run, [*others, SeriesPoint(9, "label_accuracy", "all", "exact", 0, 0, 0, 9)])
     return three
 
 
 def test_the_runs_that_drift_are_found_by_their_worst_oracle(audited: Store) -> None:
-    with audited.read() as session:
-        changes = queries.drift.label_changes(session)
-        assert queries.drift.label_changes(session, ["c"]) == {"c": changes["c"]}
+    changes = reads(audited).drift.label_changes()
+    assert reads(audited).drift.label_changes(["c"]) == {"c": changes["c"]}
     assert [*changes] == ["a_b", "c", "aXb"]  # the worst first
     shown = {run: (change.oracle, change.last_iteration, round(change.change, 9)) for run, change in changes.items()}
     assert shown == {"a_b": ("exact", 2, -0.5), "c": ("judge", 3, -0.15), "aXb": ("exact", 2, 0.1)}
@@ -133,6 +125,5 @@ def test_the_runs_that_drift_are_found_by_their_worst_oracle(audited: Store) -> 
 
 @pytest.mark.parametrize("part", ["évaluer", "ÉVALUER", "Évaluer"])
 def test_a_note_is_found_whatever_its_letters_case(part: str, three: Store) -> None:
-    with three.write() as session:
-        queries.run_notes.annotate(session, "aXb", note="À réévaluer")
+    writes(three).run_notes.annotate("aXb", note="À réévaluer")
     assert names(three, RunFilter(note=part)) == ["aXb"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from store_examples import fresh_run, training_rollout
+from store_examples import fresh_run, reads, training_rollout, writes
 
 from core.types import TrainingRollout
 from storage import queries
@@ -33,10 +33,9 @@ ROLLOUTS = [
 def training(store: Store) -> Training:
     """A training with the rollouts; the same run has other trainings, whose rollouts no query of this one returns."""
     run = fresh_run(store)
-    with store.write() as session:
-        queries.training_rollouts.add(session, Training(run, 1, "solver"), ROLLOUTS)
-        for other in (Training(run, 2, "solver"), Training(run, 1, "challenger")):
-            queries.training_rollouts.add(session, other, [training_rollout(9, reward=7.0)])
+    writes(store).training_rollouts.add(Training(run, 1, "solver"), ROLLOUTS)
+    for other in (Training(run, 2, "solver"), Training(run, 1, "challenger")):
+        writes(store).training_rollouts.add(other, [training_rollout(9, reward=7.0)])
     return Training(run, 1, "solver")
 
 
@@ -66,35 +65,31 @@ def test_rollouts_are_read_back_as_they_were_stored_first(store: Store, training
 def test_the_best_or_the_worst_come_first(
     store: Store, training: Training, sort: Sort, expected: list[tuple[int, int, int]]
 ) -> None:
-    with store.read() as session:
-        assert keys(queries.training_rollouts.list_rollouts(session, training, sort=sort)) == expected
+    assert keys(reads(store).training_rollouts.list_rollouts(training, sort=sort)) == expected
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_pages_follow_one_another_without_gaps(store: Store, training: Training, sort: Sort) -> None:
-    with store.read() as session:
-        whole = queries.training_rollouts.list_rollouts(session, training, sort=sort)
-        after, pages = tuple[float, ...](), list[TrainingRollout]()
-        while page := queries.training_rollouts.list_rollouts(session, training, sort=sort, after=after, limit=2):
-            pages += page
-            after = queries.training_rollouts.sort_key_of(page[-1], sort)
+    whole = reads(store).training_rollouts.list_rollouts(training, sort=sort)
+    after, pages = tuple[float, ...](), list[TrainingRollout]()
+    while page := reads(store).training_rollouts.list_rollouts(training, sort=sort, after=after, limit=2):
+        pages += page
+        after = queries.training_rollouts.sort_key_of(page[-1], sort)
     assert pages == whole
     assert sorted(keys(whole)) == sorted(_VALUES)
 
 
 def test_filters_select_a_step_a_prompt_or_a_question(store: Store, training: Training) -> None:
-    with store.read() as session:
-        of_step = queries.training_rollouts.list_rollouts(session, training, step=2)
-        of_prompt = queries.training_rollouts.list_rollouts(session, training, step=1, prompt=3)
-        of_question = queries.training_rollouts.list_rollouts(session, training, question_id="q0")
+    of_step = reads(store).training_rollouts.list_rollouts(training, step=2)
+    of_prompt = reads(store).training_rollouts.list_rollouts(training, step=1, prompt=3)
+    of_question = reads(store).training_rollouts.list_rollouts(training, question_id="q0")
     assert keys(of_step) == [(2, 0, 0), (2, 0, 1)]
     assert keys(of_prompt) == [(1, 3, 0)]
     assert keys(of_question) == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (2, 0, 1)]
 
 
 def test_steps_have_the_figures_of_their_stored_rollouts(store: Store, training: Training) -> None:
-    with store.read() as session:
-        steps = queries.training_rollouts.steps_of(session, training)
+    steps = reads(store).training_rollouts.steps_of(training)
     assert steps == [
         TrainingStep(1, prompts=2, rollouts=3, trained_on=2, reward_mean=1.25 / 3, reward_min=0.0, reward_max=1.0),
         TrainingStep(2, prompts=1, rollouts=2, trained_on=2, reward_mean=0.0, reward_min=-1.0, reward_max=1.0),

@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
-from store_examples import fresh_run
+from store_examples import fresh_run, in_four_threads, reads, writes
 
 from storage import queries, schema
 from storage.errors import StoreError
@@ -25,6 +25,7 @@ from storage.models import Base
 from storage.schema import require_current
 from storage.session import Store, open_store
 
+on_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 _Reading = AbstractContextManager[Session]
 _MIGRATION = """
 import sqlalchemy as sa
@@ -39,27 +40,26 @@ def upgrade() -> None:
 
 
 def test_a_missing_file_is_named_and_not_created(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"database sqlite:///.*/none/coevo\.db: there is no such file"):
+    with pytest.raises(StoreError, match=r"^database sqlite:///.*/none/coevo\.db: "):
         open_store(f"sqlite:///{tmp_path}/none/coevo.db")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_database_is_named(postgresql_server: str) -> None:
-    with pytest.raises(StoreError, match=r'database "nowhere" does not exist'):
+    with pytest.raises(StoreError, match="nowhere"):
         open_store(postgresql_server.replace("/postgres?", "/nowhere?"))
 
 
 def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(StoreError) as caught:
         open_store("postgresql://ann:secret@127.0.0.1:1/coevo?connect_timeout=5&password=hidden")
-    assert "ann:***@127.0.0.1:1/coevo" in str(caught.value)
-    assert "secret" not in str(caught.value)
-    assert "hidden" not in str(caught.value)
+    words = ("ann:***@127.0.0.1:1/coevo", "secret", "hidden")
+    assert [word in str(caught.value) for word in words] == [True, False, False]
 
 
 @pytest.mark.parametrize("url", ["", "coevo.db", "sqlite://", "sqlite:///:memory:", "mysql://ann:secret@host/db"])
 def test_an_unsupported_address_is_refused(url: str) -> None:
-    with pytest.raises(StoreError, match=r"expected .*sqlite:///FILE or postgresql://") as caught:
+    with pytest.raises(StoreError, match="sqlite:///FILE or postgresql://") as caught:
         open_store(url, create=True)
     assert "secret" not in str(caught.value)
 
@@ -67,14 +67,14 @@ def test_an_unsupported_address_is_refused(url: str) -> None:
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to look at " * 50)
     before = (tmp_path / "notes.txt").read_bytes()
-    with pytest.raises(StoreError, match=r"notes\.txt: cannot be opened: file is not a database"):
+    with pytest.raises(StoreError, match=r"notes\.txt: "):
         open_store(f"sqlite:///{tmp_path}/notes.txt", create=True)
     assert (tmp_path / "notes.txt").read_bytes() == before
 
 
 def test_the_error_for_a_database_without_tables_names_the_command(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "coevo.db").touch()
-    with pytest.raises(StoreError, match=r"it has no coevo tables.*`coevo store migrate`"):
+    with pytest.raises(StoreError, match="`coevo store migrate`"):
         open_store(database_url)
 
 
@@ -103,7 +103,7 @@ def test_an_older_database_is_refused_until_it_is_upgraded(
     newer.set_main_option("script_location", str(migrations))
     monkeypatch.setattr(schema, "alembic_config", lambda: newer)
     monkeypatch.setattr(schema, "_versions", lambda: ScriptDirectory.from_config(newer))
-    with pytest.raises(StoreError, match="have version 0100, expected 0101; `coevo store migrate`"):
+    with pytest.raises(StoreError, match=r"0100, expected 0101.*`coevo store migrate`"):
         open_store(database_url)
     with open_store(database_url, create=True).read() as session:
         rows = session.execute(text("SELECT name, mood FROM runs")).all()
@@ -124,27 +124,17 @@ def test_creating_an_existing_database_keeps_its_rows_in_any_working_folder(
     store = open_store(database_url, create=True)
     run = fresh_run(store)
     monkeypatch.chdir(tmp_path)
-    with open_store(database_url, create=True).read() as session:
-        assert queries.runs.get_run(session, run).name == run
+    assert reads(open_store(database_url, create=True)).runs.get_run(run).name == run
 
 
 def test_several_threads_can_create_a_database_at_once(database_url: str) -> None:
-    errors: list[Exception] = []
     barrier = threading.Barrier(4)
 
     def create() -> None:
         barrier.wait()
-        try:
-            open_store(database_url, create=True).close()
-        except StoreError as error:
-            errors.append(error)
+        open_store(database_url, create=True).close()
 
-    threads = [threading.Thread(target=create) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    in_four_threads(create)
     open_store(database_url).close()
 
 
@@ -158,16 +148,14 @@ def test_an_exception_rolls_back_the_whole_transaction(store: Store) -> None:
 
     with pytest.raises(InterruptedError):
         break_off()
-    with store.read() as session:
-        assert queries.runs.get_run(session, run).status == "created"
+    assert reads(store).runs.get_run(run).status == "created"
 
 
 def test_a_read_cannot_write(store: Store) -> None:
     run = fresh_run(store)
     with pytest.raises(DBAPIError, match=r"read-?\s?only"), store.read() as session:
         queries.runs.set_run_status(session, run, "running")
-    with store.write() as session:  # the connection that refused can write afterwards
-        queries.runs.set_run_status(session, run, "running")
+    writes(store).runs.set_run_status(run, "running")  # the connection that refused can write afterwards
 
 
 def test_a_read_does_not_see_a_write_that_happens_meanwhile(store: Store) -> None:
@@ -188,8 +176,7 @@ def test_a_read_does_not_see_a_write_that_happens_meanwhile(store: Store) -> Non
             writer.join()  # it has committed; on SQLite it now waits for this read
         assert queries.runs.get_run(session, run).status == "created"
     writer.join()
-    with store.read() as session:
-        assert queries.runs.get_run(session, run).status == "running"
+    assert reads(store).runs.get_run(run).status == "running"
 
 
 def test_reading_and_writing_in_a_write_session_is_atomic_on_sqlite(tmp_path: Path) -> None:
@@ -207,13 +194,8 @@ def test_reading_and_writing_in_a_write_session_is_atomic_on_sqlite(tmp_path: Pa
                 )
         mine.close()
 
-    threads = [threading.Thread(target=count_up) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    with open_store(url).read() as session:
-        assert [metric.step for metric in queries.figures.train_metrics_of(session, run)] == list(range(40))
+    in_four_threads(count_up)
+    assert [metric.step for metric in reads(open_store(url)).figures.train_metrics_of(run)] == list(range(40))
 
 
 def test_sqlite_s_settings_protect_against_data_loss(tmp_path: Path) -> None:
@@ -243,10 +225,9 @@ def settings_of_read_write_read(store: Store, name: str) -> list[int]:
     return values
 
 
+@on_postgresql  # SQLite's driver keeps its statements in any case
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once])
 def test_frequent_statements_are_planned_once(store: Store, reading: Callable[[Store], _Reading]) -> None:
-    if not store.address.startswith("postgresql"):
-        pytest.skip("SQLite's driver keeps its statements in any case")
     for _ in range(20):  # psycopg prepares the sixth statement, and PostgreSQL keeps a plan after five more
         with reading(store) as session:
             queries.questions.questions_of(session, "nobody", 1)
@@ -255,13 +236,12 @@ def test_frequent_statements_are_planned_once(store: Store, reading: Callable[[S
         assert generic_plans.scalar_one() > 0
 
 
+@on_postgresql
 @pytest.mark.parametrize(("reading", "round_trips"), [(Store.read, 3), (Store.read_once, 1)])
 def test_a_read_of_one_statement_is_one_round_trip(
     store: Store, reading: Callable[[Store], _Reading], round_trips: int, tmp_path: Path
 ) -> None:
     """`read` sends BEGIN, the statement and COMMIT, `read_once` the statement alone; neither tests the connection."""
-    if not store.address.startswith("postgresql"):
-        pytest.skip("SQLite has no server")
     with (tmp_path / "trace").open("wb") as trace:
         with reading(store) as session:
             driver: Any = session.connection().connection.driver_connection
@@ -274,12 +254,11 @@ def test_a_read_of_one_statement_is_one_round_trip(
     assert sum(message[0] == "F" and message[2] in ("Query", "Sync") for message in sent) == round_trips, sent
 
 
+@on_postgresql
 @pytest.mark.parametrize("reading", [Store.read, Store.read_once, Store.write])
 def test_a_connection_that_the_server_closed_while_it_was_idle_is_replaced(
     store: Store, reading: Callable[[Store], _Reading], monkeypatch: pytest.MonkeyPatch, postgresql_server: str
 ) -> None:
-    if not store.address.startswith("postgresql"):
-        pytest.skip("SQLite has no connections that a server could close")
     monkeypatch.setattr("storage.session._FRESH_SECONDS", 0.0)
     with store.read() as session:
         backend = session.scalar(text("SELECT pg_backend_pid()"))

@@ -8,6 +8,8 @@ import ray
 from local_tiny import answering_model, one_thread, save_tiny
 from two_ranks import Pair, two_ranks
 
+from core.grading.grader import Grader
+
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
@@ -27,6 +29,20 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _one_thread() -> Iterator[None]:
     with one_thread():
         yield
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def _ray() -> Iterator[None]:
+    """Ray with two GPUs that are made up."""
+    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,9 @@ def test_a_job_that_easyr1_cannot_follow_is_refused_before_a_file_is_written(
 
 
 @pytest.mark.parametrize("tokens", [64, 12_288])
-def test_vllm_s_batch_has_room_for_a_prompt_and_its_longest_answer(tmp_path: Path, tokens: int) -> None:
+def test_vllm_samples_from_all_tokens_and_its_batch_has_room_for_the_longest_answer(
+    tmp_path: Path, tokens: int
+) -> None:
     """Without it vllm_rollout_spmd.py would refuse, after the GPUs are reserved; 12,288 is EVOL-RL's number."""
     job = solver_job(tmp_path / "job", "evol_rl", {"entropy_coefficient": 0.0})
     job = replace(job, training=job.training.model_copy(update={"sampling": TrainingSampling(max_tokens=tokens)}))
@@ -59,6 +61,7 @@ def test_vllm_s_batch_has_room_for_a_prompt_and_its_longest_answer(tmp_path: Pat
     longest = tree["data"]["max_prompt_length"] + tree["data"]["max_response_length"]
     assert tree["worker"]["rollout"]["max_model_len"] == longest
     assert tree["worker"]["rollout"]["max_num_batched_tokens"] == max(8192, longest)
+    assert tree["worker"]["rollout"]["top_k"] == -1  # EasyR1's value for all tokens
 
 
 def test_the_policy_starts_from_a_readable_model_and_policy_and_reference_are_float32(tmp_path: Path) -> None:
@@ -91,11 +94,6 @@ def test_different_starts_have_different_seeds_for_their_rollouts(tmp_path: Path
     assert rollout_seed(replace(job, steps_before=4), 1) == rollout_seed(job, 5)  # one training in two jobs
     assert all(0 <= seed < 2**31 for seed in seeds)  # EasyR1 gives it to numpy, which takes no other seeds
     assert render_tree(job)["worker"]["rollout"]["seed"] == rollout_seed(job, 0)
-
-
-def test_the_rollouts_are_sampled_from_all_tokens(tmp_path: Path) -> None:
-    job = solver_job(tmp_path / "job", "rzero", {})
-    assert render_tree(job)["worker"]["rollout"]["top_k"] == -1  # EasyR1's value for all tokens
 
 
 def test_the_data_set_has_the_prompts_of_the_job_s_template(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ GPUs are free afterwards."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import psutil
 import pytest
 import ray
 from easyr1_jobs import FAKE, SETTINGS, job_in, misbehaving
-from local_tiny import save_tiny
 from safetensors.torch import load_file
 
 from core.statistics.guard import Guard
@@ -25,17 +23,7 @@ from trainers.base import TrainError, TrainJob
 from trainers.easyr1.config import rollout_seed
 from trainers.easyr1.launch import EasyR1Trainer
 
-
-@pytest.fixture(scope="module")
-def _ray() -> Iterator[None]:
-    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("model"))
+pytestmark = pytest.mark.usefixtures("_ray")
 
 
 def wait_until_free(job: TrainJob) -> None:
@@ -45,7 +33,6 @@ def wait_until_free(job: TrainJob) -> None:
     wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", "its Ray to be gone")
 
 
-@pytest.mark.usefixtures("_ray")
 def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path: Path, start: Path) -> None:
     job, reported = job_in(tmp_path, start), []
     result = EasyR1Trainer(SETTINGS).train(job, lambda step, metrics: reported.append((step, metrics["reward_mean"])))
@@ -66,7 +53,6 @@ def test_a_job_trains_to_its_end_and_another_job_may_not_use_its_folder(tmp_path
         EasyR1Trainer(SETTINGS).train(job_in(tmp_path, start, steps=5), lambda *_: None)
 
 
-@pytest.mark.usefixtures("_ray")
 def test_a_failed_training_goes_on_from_its_checkpoint(
     tmp_path: Path, start: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,7 +72,6 @@ def test_a_failed_training_goes_on_from_its_checkpoint(
     assert (result.step, len(result.metrics)) == (8, 8)
 
 
-@pytest.mark.usefixtures("_ray")
 def test_a_step_that_was_saved_and_not_logged_has_no_metrics_but_those_after_it_have(
     tmp_path: Path, start: Path
 ) -> None:
@@ -99,8 +84,7 @@ def test_a_step_that_was_saved_and_not_logged_has_no_metrics_but_those_after_it_
     wait_until_free(job)
 
 
-@pytest.mark.usefixtures("_ray")
-def test_what_easyr1_logged_before_its_process_was_killed_is_read_when_the_training_goes_on(
+def test_an_interruption_ends_all_processes_and_what_easyr1_had_logged_is_read_when_the_training_goes_on(
     tmp_path: Path, start: Path
 ) -> None:
     def interrupt(step: int, _: dict[str, float]) -> None:
@@ -118,19 +102,6 @@ def test_what_easyr1_logged_before_its_process_was_killed_is_read_when_the_train
     assert all("reward_mean" in metrics for metrics in result.metrics)
 
 
-@pytest.mark.usefixtures("_ray")
-def test_an_interruption_ends_all_processes(tmp_path: Path, start: Path) -> None:
-    def interrupt(step: int, _: dict[str, float]) -> None:
-        if step == 2:
-            raise KeyboardInterrupt
-
-    job = misbehaving(job_in(tmp_path, start), "hang_at=3")
-    with pytest.raises(KeyboardInterrupt):
-        EasyR1Trainer(SETTINGS).train(job, interrupt)
-    wait_until_free(job)
-
-
-@pytest.mark.usefixtures("_ray")
 def test_the_guard_ends_a_training_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
     # The entropies are 1, 1/2, 1/3, 1/4; their medians over two steps are .75, .42, .29.
     guard = Guard(actions={"no_entropy": "stop"}, window=2).model_copy(update={"entropy_floor": 0.5})
@@ -149,7 +120,6 @@ def test_the_guard_ends_a_training_at_the_step_of_its_alarm(tmp_path: Path, star
         ({"nodes": 2}, "trainer.nodes: "),
     ],
 )
-@pytest.mark.usefixtures("_ray")
 def test_a_job_that_cannot_start_is_refused_at_once(
     tmp_path: Path, start: Path, changes: dict[str, Any], named: str
 ) -> None:
@@ -162,7 +132,6 @@ def test_a_job_that_cannot_start_is_refused_at_once(
         EasyR1Trainer(SETTINGS.model_copy(update=changes)).train(job_in(tmp_path, start), lambda *_: None)
 
 
-@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize(("misbehaviour", "ends"), [("hang_once_at=3", True), ("hang_at=3", False)])
 def test_an_easyr1_that_hangs_is_killed_and_goes_on_once(
     misbehaviour: str,

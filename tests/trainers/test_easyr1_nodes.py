@@ -10,7 +10,6 @@ import psutil
 import pytest
 import ray
 from easyr1_jobs import SETTINGS, job_in, misbehaving
-from local_tiny import save_tiny
 from ray.cluster_utils import Cluster
 
 from tests.live import wait_until
@@ -31,11 +30,6 @@ def machines() -> Iterator[Cluster]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny(tmp_path_factory.mktemp("model"))
 
 
 def wait_until_free(job: TrainJob) -> None:

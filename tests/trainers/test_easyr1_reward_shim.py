@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,12 +52,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "soft_srt": {"loss_average": "token"},
 }
 SIZE = 8  # rollouts in a group
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 class FakeTokenizer:
@@ -134,6 +128,17 @@ def completion(text: str) -> Completion:
     return Completion(text, tuple(range(len(text))), (0.0,) * len(text), "stop", 0.5)
 
 
+Scores = list[dict[str, float]]
+
+
+def scored(
+    tmp_path: Path, job: TrainJob, responses: Sequence[Sequence[str]], rng: random.Random
+) -> tuple[list[dict[str, Any]], list[tuple[int, int]], Scores]:
+    """EasyR1's batch, each row's (group, member), and the shim's scores of the rows."""
+    rows, positions = batch(job, responses, rng)
+    return rows, positions, compute_score(rows, render_job(job, tmp_path / "easyr1"))
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("average", ["sequence", "token", "max_length"])
 def test_a_token_s_weight_in_the_loss_is_that_of_the_embedded_trainer(
@@ -146,9 +151,7 @@ def test_a_token_s_weight_in_the_loss_is_that_of_the_embedded_trainer(
     job = solver_job_with(tmp_path, name, settings)
     rng = random.Random(name)
     responses = random_responses(rng, 4)
-    rows, positions = batch(job, responses, rng)
-    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
-
+    rows, positions, scores = scored(tmp_path, job, responses, rng)
     groups = [[completion(text) for text in group] for group in responses]
     local = solver_reward(job, Ranks(), 1, groups, grader=grader)
     assert isinstance(job.reward, Method)
@@ -180,9 +183,7 @@ def test_rollouts_that_only_vote_are_not_learned_from(tmp_path: Path) -> None:
     """TTRL trains on half of the votes: the advantages of this half sum to zero, and its weight is doubled."""
     job = solver_job_with(tmp_path, "ttrl", {})
     rng = random.Random(1)
-    responses = random_responses(rng, 4)
-    rows, positions = batch(job, responses, rng)
-    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+    rows, positions, scores = scored(tmp_path, job, random_responses(rng, 4), rng)
     for group in range(1, 4):
         of_group = [score for score, (g, _) in zip(scores, positions, strict=True) if g == group]
         assert sum(score["learned_from"] for score in of_group) == SIZE / 2
@@ -217,8 +218,7 @@ def test_each_group_has_a_seed_and_its_question_with_either_trainer(
     monkeypatch.setitem(ALL_METHODS, "control", Control)
     job = solver_job_with(tmp_path, "control", {})
     responses = [[rf"\boxed{{1}} {member}" for member in range(SIZE)]] * 4  # the same ones, sorted, in every group
-    rows, positions = batch(job, responses, random.Random(1))
-    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+    _, positions, scores = scored(tmp_path, job, responses, random.Random(1))
     rewards, advantages = np.zeros((4, SIZE)), np.zeros((4, SIZE))
     for position, score in zip(positions, scores, strict=True):
         rewards[position], advantages[position] = score["reward"], score["advantage"]
@@ -236,9 +236,7 @@ def test_each_group_has_a_seed_and_its_question_with_either_trainer(
 def test_the_rollouts_that_are_handed_back_are_those_that_easyr1_learns_from(tmp_path: Path, name: str) -> None:
     job = replace(solver_job_with(tmp_path, name, {}), stored_prompts=3)
     rng = random.Random(name)
-    responses = random_responses(rng, 4)
-    rows, positions = batch(job, responses, rng)
-    scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+    rows, positions, scores = scored(tmp_path, job, random_responses(rng, 4), rng)
     stored = read_step(folder_in(job.work_dir), 1)
     assert len({rollout.prompt for rollout, _ in stored}) == 3
     assert len(stored) == 3 * SIZE
@@ -258,8 +256,8 @@ def test_the_rollouts_that_are_handed_back_are_those_that_easyr1_learns_from(tmp
 
 def test_a_step_without_answers_has_only_zeros(tmp_path: Path) -> None:
     job = solver_job_with(tmp_path, "srt", METHODS["srt"])
-    rows, _ = batch(job, [["no answer"] * SIZE] * 4, random.Random(0))
-    assert {score["overall"] for score in compute_score(rows, render_job(job, tmp_path / "easyr1"))} == {0.0}
+    _, _, scores = scored(tmp_path, job, [["no answer"] * SIZE] * 4, random.Random(0))
+    assert {score["overall"] for score in scores} == {0.0}
 
 
 def test_a_batch_with_an_incomplete_group_is_refused(tmp_path: Path) -> None:
@@ -305,8 +303,7 @@ def test_the_challenger_s_reward_asks_the_solver_and_equals_the_embedded_trainer
     with fake_service(votes) as (service, requests):
         job = challenger_job(tmp_path, service.url)
         job = replace(job, reward=job.reward.model_copy(update={"format": expected}))
-        rows, positions = batch(job, QUESTIONS, random.Random(2))
-        scores = compute_score(rows, render_job(job, tmp_path / "easyr1"))
+        _, positions, scores = scored(tmp_path, job, QUESTIONS, random.Random(2))
     assert len(requests) == questions
     chats = [body["messages"] for _, body, _ in requests]
     assert all(len(chat) == 1 and chat[0]["content"].startswith("Q: ") for chat in chats)  # the service's template

@@ -8,7 +8,6 @@ test_easyr1_worker.py. easyr1_on_a_cpu/ has the replacements of CUDA, vLLM and f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -38,13 +37,6 @@ SETTINGS = EasyR1Settings(
     gpus_per_node=2,
     update_micro_batch=4,
 )
-
-
-@pytest.fixture(scope="module")
-def _ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    yield
-    ray.shutdown()
 
 
 def running(job: TrainJob) -> list[psutil.Process]:

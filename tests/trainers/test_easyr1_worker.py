@@ -96,27 +96,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trai
     one_batch = EasyR1Settings(gpus_per_node=1, update_micro_batch=PROMPTS * ROLLOUTS)
     tokenizer = AutoTokenizer.from_pretrained(MICRO_MODEL, local_files_only=True)
     with fake_service(votes) as (service, _):
+        solver = solver_job(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP)
+        in_reward = solver_job(work / "job", "srt", {"kl_coefficient": 0.05, "loss_average": "token"}, **STEP)
+        challenger = challenger_job(work / "job", service.url, **STEP)
         jobs = {
-            "solver": (
-                solver_job(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP),
-                one_batch,
-                FLOAT32,
-            ),
-            "kl_in_the_reward": (
-                solver_job(work / "job", "srt", {"kl_coefficient": 0.05, "loss_average": "token"}, **STEP),
-                one_batch,
-                FLOAT32,
-            ),
-            "challenger": (
-                challenger_job(work / "job", service.url, **STEP),
-                one_batch.model_copy(update={"update_micro_batch": 4}),
-                FLOAT32,
-            ),
-            "as_rendered": (
-                solver_job(work / "job", "rzero", {"kl_coefficient": 0.05}, **STEP),
-                one_batch,
-                [],
-            ),
+            "solver": (solver, one_batch, FLOAT32),
+            "kl_in_the_reward": (in_reward, one_batch, FLOAT32),
+            "challenger": (challenger, one_batch.model_copy(update={"update_micro_batch": 4}), FLOAT32),
+            "as_rendered": (solver, one_batch, []),
         }
         commands = []
         for name, (job, settings, overrides) in jobs.items():

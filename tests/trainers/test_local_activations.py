@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
+from local_loops import reward_tokens, train_until
 from local_tiny import VOCABULARY, tiny_job, tiny_model
 from safetensors.torch import load_file
 from torch import Tensor
@@ -16,12 +16,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from core.settings.trainers import LocalSettings
-from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
 from trainers.local import loop
 from trainers.local.activations import ATTENTION, checkpoint_layers, save_attention_memory
 from trainers.local.grpo import token_logprobs
-from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions
 from trainers.rewards import Rewarded
 
@@ -99,24 +97,15 @@ class RecordingEngine(TransformersEngine):
         self.max_rows_given.append(max_rows)
 
 
-def train_until(work: Path, start: Path, settings: LocalSettings, steps: int = 4) -> list[Completions]:
+def sampled_in(work: Path, start: Path, settings: LocalSettings, steps: int = 4) -> list[Completions]:
     """Run a job of four steps in `work`, until it has done `steps`; returns the completions of each step."""
     sampled: list[Completions] = []
 
     def reward(step: int, completions: Completions) -> Rewarded:
         sampled.append(completions)
-        groups = [[sum(completion.tokens) % 7 / 7 for completion in group] for group in completions]
-        return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
+        return reward_tokens(step, completions)
 
-    loop.train(
-        tiny_job(work, start, learning_rate=1e-3),
-        reward,
-        ranks=Ranks(),
-        device="cpu",
-        report=lambda _: None,
-        stopped=lambda: len(sampled) == steps,
-        settings=settings,
-    )
+    train_until(tiny_job(work, start, learning_rate=1e-3), reward, steps, settings=settings)
     return sampled
 
 
@@ -127,7 +116,7 @@ FINAL = "job/final/model.safetensors"
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, start: Path) -> tuple[Path, list[Completions]]:
     work = tmp_path_factory.mktemp("plain")
-    return work, train_until(work, start, LocalSettings())
+    return work, sampled_in(work, start, LocalSettings())
 
 
 def test_a_job_that_saves_memory_has_the_same_rollouts_and_weights(
@@ -137,7 +126,7 @@ def test_a_job_that_saves_memory_has_the_same_rollouts_and_weights(
     rounding, where a step of AdamW is about 1e-3."""
     monkeypatch.setattr(loop, "TransformersEngine", RecordingEngine)
     RecordingEngine.max_rows_given.clear()
-    sparing = train_until(tmp_path, start, SPARING)
+    sparing = sampled_in(tmp_path, start, SPARING)
     assert RecordingEngine.max_rows_given == [2, 2]  # the policy's engine and the reference's
     assert (len(sparing), sparing[0]) == (4, plain[1][0])
     weights, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
@@ -147,8 +136,8 @@ def test_a_job_that_saves_memory_has_the_same_rollouts_and_weights(
 def test_a_job_can_be_resumed_with_other_memory_settings(
     tmp_path: Path, start: Path, plain: tuple[Path, list[Completions]]
 ) -> None:
-    assert len(train_until(tmp_path, start, LocalSettings(), steps=2)) == 2
-    assert len(train_until(tmp_path, start, SPARING)) == 2
+    assert len(sampled_in(tmp_path, start, LocalSettings(), steps=2)) == 2
+    assert len(sampled_in(tmp_path, start, SPARING)) == 2
     weights, expected = (load_file(work / FINAL) for work in (tmp_path, plain[0]))
     torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-3)
 

@@ -16,10 +16,8 @@ from core.methods.ttrl import Ttrl
 from core.settings.training import Sampling
 from core.statistics.guard import Guard
 from core.types import Scored
-from trainers.base import SolverJob, TrainError, TrainJob
+from trainers.base import TrainError, TrainJob
 from trainers.local.checkpoints import save_step
-from trainers.local.loop import train
-from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions, Reward
 from trainers.local.state import Metrics, State, fingerprint, newest_step
 from trainers.local.update import make_optimiser
@@ -37,7 +35,7 @@ def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start
     def beat(*_: object) -> None:
         beats.append("pass")
 
-    train(job, reward, ranks=Ranks(), device="cpu", report=lambda _: None, stopped=lambda: False, beat=beat)
+    run(job, reward=reward, beat=beat)
     sampling, updating = beats.index("reward"), len(beats) - beats.index("reward") - 1
     assert sampling >= 3  # a completion has at least \\boxed{, a digit and }
     rows, micro_batch = job.training.prompts_per_step * job.rollouts, job.training.micro_batch
@@ -84,7 +82,7 @@ def reward_members(members: slice, learn: bool = True) -> Reward:
 def train_one_step(job: TrainJob, start: Path, reward: Reward) -> tuple[bool, Metrics]:
     """Train; returns whether the weights changed, and the figures of the first step."""
     metrics: list[Metrics] = []
-    train(job, reward, ranks=Ranks(), device="cpu", report=metrics.append, stopped=lambda: False)
+    run(job, metrics.append, reward=reward)
     after, before = ((folder / "model.safetensors").read_bytes() for folder in (job.work_dir / "final", start))
     return after != before, metrics[0]
 
@@ -148,16 +146,11 @@ def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Pat
     assert metrics["zero_advantage_share"] == 0
 
 
-def reward_with_label_shares(shares: list[float]) -> Reward:
-    """A reward with these `same_label_share`s, one for each step."""
-
-    def reward(step: int, completions: Completions) -> Rewarded:
-        return Rewarded(reward_sevens(step, completions).groups, {"same_label_share": shares[step - 1]})
-
-    return reward
+SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]  # `same_label_share` of each step
 
 
-SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]
+def reward_with_label_shares(step: int, completions: Completions) -> Rewarded:
+    return Rewarded(reward_sevens(step, completions).groups, {"same_label_share": SHARES[step - 1]})
 
 
 def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Path) -> None:
@@ -165,22 +158,18 @@ def test_the_guard_ends_a_job_at_the_step_of_its_alarm(tmp_path: Path, start: Pa
     job = replace(tiny_job(tmp_path, start, steps=6), guard=guard)
     reported: list[Metrics] = []
 
-    def train_on(job: SolverJob) -> None:
-        reward = reward_with_label_shares(SHARES)
-        train(job, reward, ranks=Ranks(), device="cpu", report=reported.append, stopped=lambda: False)
-
-    train_on(job)
+    run(job, reported.append, reward=reward_with_label_shares)
     assert [step["step"] for step in reported] == [1, 2, 3]
     last = newest_step(job)
     assert last is not None
     assert last.name == "step_3"
     assert (job.work_dir / "final/model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
 
-    train_on(job)
+    run(job, reported.append, reward=reward_with_label_shares)
     assert len(reported) == 3  # the job does not go on when it is resumed
 
     warned = replace(tiny_job(tmp_path / "warned", start, steps=6), guard=Guard(window=1, one_answer_share=0.5))
-    train_on(warned)
+    run(warned, reported.append, reward=reward_with_label_shares)
     assert [step["step"] for step in reported[3:]] == [1, 2, 3, 4, 5, 6]
 
 

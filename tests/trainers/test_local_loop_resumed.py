@@ -35,14 +35,19 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
     run(job, report)
 
 
+def run_killed(job: TrainJob, last_step: int) -> None:
+    """Run the job in a worker of its own that dies after step `last_step`."""
+    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(job, last_step))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 9
+
+
 def test_a_killed_and_resumed_job_ends_with_the_same_bits(tmp_path: Path, start: Path) -> None:
     whole, killed = (tiny_job(tmp_path / name, start, **WARMED) for name in ("whole", "killed"))
     run(whole)
 
-    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(killed, 3))
-    worker.start()
-    worker.join()
-    assert worker.exitcode == 9
+    run_killed(killed, 3)
     assert not (killed.work_dir / "final").exists()
 
     reported_later: list[Metrics] = []
@@ -106,9 +111,7 @@ def test_two_continued_rounds_equal_one_training_to_the_bit(tmp_path: Path, star
     jobs[3] = replace(jobs[3], training=first.training.model_copy(update={"checkpoint_every": 1}))
     for job in jobs[:3]:
         run(job)
-    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(jobs[3], 2))
-    worker.start()
-    worker.join()
+    run_killed(jobs[3], 2)
     assert [path.name for path in jobs[3].work_dir.iterdir()] == ["step_1"]
     run(jobs[3])
 

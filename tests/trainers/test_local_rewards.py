@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +24,8 @@ from services.inference.engines.base import Completion, Prompt
 from trainers.base import ChallengerJob, SolverJob, SolverService
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.rewards import Rewarded
 from trainers.schedule import questions_at
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 def challenger_job(votes: int = 4) -> ChallengerJob:
@@ -42,6 +37,11 @@ def completions_of(texts: Sequence[str], entropy: float = 0.5) -> list[Completio
     return [Completion(text, (1,), (-0.1,), "stop", entropy) for text in texts]
 
 
+def rewarded_of(job: SolverJob, grader: Grader, groups: Sequence[Sequence[str]], step: int = 1) -> Rewarded:
+    """The rewards of groups of texts."""
+    return solver_reward(job, Ranks(), step, [completions_of(group) for group in groups], grader=grader)
+
+
 def test_the_solver_earns_one_for_the_label_in_any_spelling(grader: Grader) -> None:
     job = tiny_job(Path("unused"))
     labels = [question.label for question in questions_at(job, 2)]
@@ -49,7 +49,7 @@ def test_the_solver_earns_one_for_the_label_in_any_spelling(grader: Grader) -> N
         [rf"so \boxed{{{label}}}", rf"\boxed{{0}} or \boxed{{{label}.0}}", rf"\boxed{{{label}9}}", "no idea"]
         for label in labels
     ]
-    rewarded = solver_reward(job, Ranks(), 2, [completions_of(group) for group in groups], grader=grader)
+    rewarded = rewarded_of(job, grader, groups, step=2)
     assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
     assert [scored.label for scored in rewarded.groups] == labels
     assert rewarded.metrics == pytest.approx({"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 0})
@@ -79,7 +79,7 @@ def test_every_signal_reaches_its_method(
     method: Method, first: list[float] | None, learn: list[bool], grader: Grader
 ) -> None:
     job = replace(tiny_job(Path("unused")), reward=method)
-    rewarded = solver_reward(job, Ranks(), 1, [completions_of(group) for group in GROUPS], grader=grader)
+    rewarded = rewarded_of(job, grader, GROUPS)
     rewards = [scored.rewards.tolist() for scored in rewarded.groups]
     if first is not None:
         assert rewards[0] == pytest.approx(first)
@@ -91,6 +91,7 @@ def test_every_signal_reaches_its_method(
     assert rewarded.metrics["majority_share"] == pytest.approx((2 / 4 + 4 / 4 + 0) / 3)
     if method.type == "grpo_div":
         assert rewarded.clusters == [(1, 1, 2, 3), (100, 1, 1, 2), (1, 1, 1, 1)]
+        assert [parts["bonus"] for parts in rewarded.groups[0].rollout_parts] == pytest.approx([1 / 3, 1 / 3, 1, 1])
 
 
 STRATEGIES = ("clusters", "degenerate_share", "right_prompt_share", "right_clusters", "wrong_clusters")
@@ -108,10 +109,9 @@ def test_strategies_are_counted_for_every_method_of_poly_epo_s_paper(method: Met
     answers = [["3", "4", "7"][group_of.get(question.question_id, 0)] for question in job.questions]
     given = [replace(q, label=a, truth=a) for q, a in zip(job.questions, answers, strict=True)]
     measured = replace(job, questions=tuple(given), signals=Signals(measure_strategies=True))
-    completions = [completions_of(group) for group in GROUPS]
 
     def figures(job: SolverJob) -> dict[str, float]:
-        metrics = solver_reward(job, Ranks(), 1, completions, grader=grader).metrics
+        metrics = rewarded_of(job, grader, GROUPS).metrics
         return {name: metrics[name] for name in STRATEGIES if name in metrics}
 
     of_truths = {"right_prompt_share": 1 / 3, "right_clusters": 1 / 3, "wrong_clusters": (2 + 2 + 1) / 3}
@@ -133,7 +133,7 @@ def test_any_point_of_a_polynomial_is_right_and_each_is_a_strategy(grader: Grade
     job = replace(job, questions=(replace(job.questions[0], label=curve, truth=curve),))
     boxed = ["(1, 11)", "(x=1, y=11)", "(-4, 11)", "(0, 7)", "(2, 3)", "(2, 3.0)", curve]
     texts = [*(rf"so \boxed{{{answer}}}" for answer in boxed), "?"]
-    rewarded = solver_reward(job, Ranks(), 1, [completions_of(texts)] * 3, grader=grader)
+    rewarded = rewarded_of(job, grader, [texts] * 3)
     assert rewarded.groups[0].rewards.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
     metrics = rewarded.metrics
     assert (metrics["right_clusters"], metrics["right_prompt_share"], metrics["label_accuracy"]) == (3, 1, 1)
@@ -149,10 +149,8 @@ def test_known_truths_are_measured_and_not_rewarded(grader: Grader) -> None:
     with_truths = [replace(q, truth=["3", "4", "7"][group_of.get(q.question_id, 0)]) for q in job.questions]
     known = replace(job, questions=tuple(with_truths))
     small_majority = [rf"\boxed{{{answer}}}" for answer in "5555566667"] + ["?", "?"]
-    groups = [completions_of(group) for group in (*GROUPS[:2], small_majority)]
-    rewarded, unknown = (
-        solver_reward(with_or_without, Ranks(), 1, groups, grader=grader) for with_or_without in (known, job)
-    )
+    groups = [*GROUPS[:2], small_majority]
+    rewarded, unknown = (rewarded_of(with_or_without, grader, groups) for with_or_without in (known, job))
     figures = {
         "truths_known": 3,
         "labelled_share": 2 / 3,  # the third group has 5 of 12 votes for 5 and 4 for 6: a lead of 1/12
@@ -189,13 +187,12 @@ def test_the_entropies_of_right_and_wrong_rollouts_by_hand(grader: Grader) -> No
 
 def test_labels_made_in_training_are_counted_with_and_without_a_truth(grader: Grader) -> None:
     job = replace(tiny_job(Path("unused")), reward=Ttrl())
-    metrics = solver_reward(job, Ranks(), 1, [completions_of(group) for group in GROUPS], grader=grader).metrics
+    metrics = rewarded_of(job, grader, GROUPS).metrics
     assert (metrics["positive_labels"], metrics["negative_labels"]) == (2, 0)  # nobody answers the third question
     assert "right_entropy" not in metrics
     # SCRL: 5 has 6 of 12 votes and a lead of 3; 7, 8 and 9 have 1/12 each, which is below 1/8.
-    several = completions_of([rf"\boxed{{{answer}}}" for answer in "555555666789"])
-    groups = [*map(completions_of, GROUPS[:2]), several]
-    metrics = solver_reward(replace(job, reward=Scrl()), Ranks(), 1, groups, grader=grader).metrics
+    several = [rf"\boxed{{{answer}}}" for answer in "555555666789"]
+    metrics = rewarded_of(replace(job, reward=Scrl()), grader, [*GROUPS[:2], several]).metrics
     assert (metrics["positive_labels"], metrics["negative_labels"]) == (3, 3)
 
 
@@ -203,7 +200,7 @@ def test_a_question_that_comes_several_times_in_a_step_is_one_checked_label(grad
     job = tiny_job(Path("unused"))
     [first, *_] = questions_at(job, 1)
     job = replace(job, reward=Ttrl(), questions=(replace(first, truth="3"),))
-    metrics = solver_reward(job, Ranks(), 1, [completions_of(GROUPS[0])] * 3, grader=grader).metrics
+    metrics = rewarded_of(job, grader, [GROUPS[0]] * 3).metrics
     assert (metrics["truths_known"], metrics["labels_checked"], metrics["label_accuracy"]) == (1, 1, 1)
 
 

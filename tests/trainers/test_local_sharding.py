@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from local_tiny import save_tiny, tiny_job, tiny_model, without_timings
+from local_loops import reward_tokens, run, train_until
+from local_tiny import save_tiny, tiny_job, tiny_model
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -22,11 +22,9 @@ from two_ranks import Pair
 from core.methods.evol_rl import EvolRl
 from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
-from core.types import Scored
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import Rounds, TrainJob
 from trainers.local.activations import checkpoint_layers
-from trainers.local.loop import train
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions
 from trainers.local.sharding import is_sharded, logprobs_of, shard, unsharded
@@ -58,11 +56,6 @@ def untied_model() -> LlamaForCausalLM:
 
 
 @pytest.fixture(scope="module")
-def tied(start: Path) -> Path:
-    return start
-
-
-@pytest.fixture(scope="module")
 def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("untied"), untied_model())
 
@@ -84,27 +77,8 @@ def job_in(work: Path, start: Path, **training: Any) -> TrainJob:
     return tiny_job(work, start, **{**settings, **training})
 
 
-def any_tokens(step: int, completions: Completions) -> Rewarded:
-    """A reward that differs between rollouts, whatever their texts are."""
-    groups = [[sum(completion.tokens) % 7 / 7 for completion in group] for group in completions]
-    return Rewarded([Scored(None, np.array(rewards)) for rewards in groups], {})
-
-
-def train_until(
-    ranks: Ranks, job: TrainJob, steps: int | None = None, settings: LocalSettings = PLAIN
-) -> list[Metrics]:
-    """Train until the job's end, or until it has done `steps`; returns the metrics that rank 0 reports."""
-    reported: list[Metrics] = []
-    train(
-        job,
-        any_tokens,
-        ranks=ranks,
-        device="cpu",
-        report=reported.append,
-        stopped=lambda: len(reported) == steps,
-        settings=settings,
-    )
-    return without_timings(reported)
+def train_on(ranks: Ranks, job: TrainJob, steps: int | None = None, settings: LocalSettings = PLAIN) -> list[Metrics]:
+    return train_until(job, reward_tokens, steps, ranks, settings=settings)
 
 
 def assert_near(job: TrainJob, other: TrainJob) -> None:
@@ -123,21 +97,21 @@ class Finished:
 
 def train_pair(work: Path, start: Path, pair: Pair, sharded: bool, settings: LocalSettings = PLAIN) -> Finished:
     job = job_in(work / str(sharded), start, workers=2, sharded=sharded)
-    metrics, silent = pair(train_until, job, None, settings)
+    metrics, silent = pair(train_on, job, None, settings)
     assert not silent  # the second rank reports nothing
     return Finished(job, metrics)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, pair: Pair, tied: Path) -> Finished:
+def whole(tmp_path_factory: pytest.TempPathFactory, pair: Pair, start: Path) -> Finished:
     """A finished job of two workers that each have the whole model."""
-    return train_pair(tmp_path_factory.mktemp("held"), tied, pair, sharded=False)
+    return train_pair(tmp_path_factory.mktemp("held"), start, pair, sharded=False)
 
 
 @pytest.fixture(scope="module")
-def sharded_job(tmp_path_factory: pytest.TempPathFactory, pair: Pair, tied: Path) -> Finished:
+def sharded_job(tmp_path_factory: pytest.TempPathFactory, pair: Pair, start: Path) -> Finished:
     """The same job, finished by two workers that shard the model."""
-    return train_pair(tmp_path_factory.mktemp("shared"), tied, pair, sharded=True)
+    return train_pair(tmp_path_factory.mktemp("shared"), start, pair, sharded=True)
 
 
 def assert_same_but_for_rounding(finished: Finished, expected: Finished) -> None:
@@ -173,19 +147,19 @@ def test_a_sharded_model_whose_head_is_not_its_embedding_equals_a_whole_one_up_t
 
 
 def test_activations_that_are_computed_again_change_nothing_but_rounding(
-    tmp_path: Path, pair: Pair, tied: Path, whole: Finished
+    tmp_path: Path, pair: Pair, start: Path, whole: Finished
 ) -> None:
     """test_local_activations.py and test_local_trainer.py show it for workers that have the whole model."""
-    assert_same_but_for_rounding(train_pair(tmp_path, tied, pair, sharded=True, settings=SPARING), whole)
+    assert_same_but_for_rounding(train_pair(tmp_path, start, pair, sharded=True, settings=SPARING), whole)
 
 
 def test_a_stopped_sharded_job_ends_with_the_same_bits(
-    tmp_path: Path, pair: Pair, tied: Path, sharded_job: Finished
+    tmp_path: Path, pair: Pair, start: Path, sharded_job: Finished
 ) -> None:
-    job = job_in(tmp_path, tied, workers=2, sharded=True)
-    first, _ = pair(train_until, job, 2)
+    job = job_in(tmp_path, start, workers=2, sharded=True)
+    first, _ = pair(train_on, job, 2)
     assert not (job.work_dir / "final").exists()
-    second, _ = pair(train_until, job)
+    second, _ = pair(train_on, job)
     assert (len(first), first + second) == (2, sharded_job.metrics)
     for file in (f"final/{WEIGHTS}", f"step_4/{WEIGHTS}", f"step_4/{OPTIMISER}"):
         assert (job.work_dir / file).read_bytes() == (sharded_job.job.work_dir / file).read_bytes(), file
@@ -205,14 +179,14 @@ def test_sharded_and_whole_jobs_resume_from_each_other_s_checkpoints(
         from_step_2(sharded_job, "whole", sharded=False),
     )
     halves = from_step_2(whole, "halves", sharded=True)
-    assert len(train_until(Ranks(), single)) == 2  # a single worker ignores the setting `sharded`
-    assert [len(pair(train_until, job)[0]) for job in (whole_ranks, halves)] == [2, 2]
+    assert len(train_on(Ranks(), single)) == 2  # a single worker ignores the setting `sharded`
+    assert [len(pair(train_on, job)[0]) for job in (whole_ranks, halves)] == [2, 2]
     for job in (single, whole_ranks, halves):
         assert_near(job, whole.job)
 
 
 def test_a_sharded_round_goes_on_from_the_optimiser_of_a_whole_one(
-    tmp_path: Path, pair: Pair, tied: Path, whole: Finished
+    tmp_path: Path, pair: Pair, start: Path, whole: Finished
 ) -> None:
     """The published moments do not depend on the sharding, and each rank takes its share of them."""
     end = whole.job.work_dir
@@ -220,10 +194,10 @@ def test_a_sharded_round_goes_on_from_the_optimiser_of_a_whole_one(
     start = replace(whole.job.start, path=str(end / "final"))
     halves, whole_ranks = (
         replace(job, start=start, reference=whole.job.start, steps_before=4, rounds=rounds)
-        for job in (job_in(tmp_path / name, tied, workers=2, sharded=name == "halves") for name in ("halves", "whole"))
+        for job in (job_in(tmp_path / name, start, workers=2, sharded=name == "halves") for name in ("halves", "whole"))
     )
     for job in (halves, whole_ranks):
-        pair(train_until, job)
+        pair(train_on, job)
     assert_near(halves, whole_ranks)
     moments = [load_file(job.work_dir / "optimiser" / OPTIMISER) for job in (halves, whole_ranks)]
     assert [of_job["0.step"].item() for of_job in moments] == [2 * 8, 2 * 8]  # two rounds of 4 steps, 2 updates each
@@ -253,9 +227,9 @@ def shares(ranks: Ranks, start: Path) -> dict[str, int]:
     }
 
 
-def test_each_rank_has_memory_for_its_own_half_only(pair: Pair, tied: Path) -> None:
+def test_each_rank_has_memory_for_its_own_half_only(pair: Pair, start: Path) -> None:
     """Each tensor's rows are halved; where their number is odd, one rank has a row less, and padding for it."""
-    first, second = pair(shares, tied)
+    first, second = pair(shares, start)
     parameters = list(tiny_model().parameters())
     count = sum(-(-len(p) // 2) * p[0].numel() for p in parameters)
     most = max(p[0].numel() for p in parameters)
@@ -274,9 +248,9 @@ def bytes_of_tensors(ranks: Ranks, job: TrainJob) -> int:
         nonlocal most
         gc.collect()
         most = max(most, _tensor_bytes())
-        return any_tokens(step, completions)
+        return reward_tokens(step, completions)
 
-    train(job, reward, ranks=ranks, device="cpu", report=lambda _: None, stopped=lambda: False)
+    run(job, reward=reward, ranks=ranks)
     return most - before
 
 
@@ -290,10 +264,10 @@ def _tensor_bytes() -> int:
 
 @pytest.mark.parametrize(("sharded", "bytes_each"), [(False, 16), (True, 16 / 2)])
 def test_a_worker_of_a_sharded_job_needs_half_of_the_memory(
-    tmp_path: Path, pair: Pair, tied: Path, sharded: bool, bytes_each: float
+    tmp_path: Path, pair: Pair, start: Path, sharded: bool, bytes_each: float
 ) -> None:
     """Weights, AdamW's two moments and the reference take 16 bytes a parameter; everything else is small."""
-    job = job_in(tmp_path, tied, steps=2, workers=2, sharded=sharded)
+    job = job_in(tmp_path, start, steps=2, workers=2, sharded=sharded)
     parameters = sum(parameter.numel() for parameter in tiny_model().parameters())
     for most in pair(bytes_of_tensors, job):
         assert most == pytest.approx(bytes_each * parameters, rel=0.05)

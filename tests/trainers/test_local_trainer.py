@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from core.logs import Subject, working_on
 from core.methods.evol_rl import EvolRl
-from core.settings.serving import Signals
+from core.settings.serving import Service, Signals
 from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
 from tests.fake_service import Answer, fake_service, lengths
@@ -35,9 +35,16 @@ from trainers.local.state import Metrics, final_folder, newest_step, read_state,
 from trainers.local.trainer import LocalTrainer
 from trainers.local.worker import run_worker
 
+pytestmark = pytest.mark.usefixtures("own_ray")
+
 
 def job_in(work: Path, start: Path, **training: Any) -> SolverJob:
     return tiny_job(work, start, learning_rate=1e-3, **training)
+
+
+def asking(job: TrainJob, service: Service) -> TrainJob:
+    """The job with a reward that asks this service for embeddings in each step."""
+    return replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
 
 
 def train_here(job: TrainJob) -> list[Metrics]:
@@ -50,7 +57,6 @@ def train_here(job: TrainJob) -> list[Metrics]:
     return [json.loads(line) for line in order.metrics.read_text().splitlines()]
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_one(tmp_path: Path, start: Path) -> None:
     """In its second step the worker waits for embeddings until it has been told to stop."""
     work_dir, reported = tmp_path / "pair" / "job", list[tuple[int, Metrics]]()
@@ -69,8 +75,7 @@ def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_on
     with fake_service(embeddings) as (service, _):
 
         def job_of(name: str, **training: Any) -> TrainJob:
-            job = job_in(tmp_path / name, start, **training)
-            return replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
+            return asking(job_in(tmp_path / name, start, **training), service)
 
         expected, pair = train_here(job_of("alone")), job_of("pair", workers=2, checkpoint_every=1)
         with pytest.raises(InterruptedError, match="enough after 1"):
@@ -95,16 +100,12 @@ def test_a_job_interrupted_and_resumed_by_two_workers_equals_an_uninterrupted_on
     assert LocalTrainer().train(pair, refuse) == result  # the job is done, so nothing is trained or reported
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_the_workers_have_the_caller_s_key(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have it though Ray was started before the key was set."""
     monkeypatch.setenv("EMBEDDER_KEY", "secret")
     with fake_service(lengths) as (service, requests):
         keyed = service.model_copy(update={"key_variable": "EMBEDDER_KEY"})
-        job = replace(
-            job_in(tmp_path, start, steps=1), reward=EvolRl(trained_share=1.0), signals=Signals(embedder=keyed)
-        )
-        LocalTrainer().train(job, lambda *_: None)
+        LocalTrainer().train(asking(job_in(tmp_path, start, steps=1), keyed), lambda *_: None)
     assert {key for _, _, key in requests} == {"Bearer secret"}
 
 
@@ -118,7 +119,6 @@ def workers_of(job: TrainJob) -> list[psutil.Process]:
     return workers
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, start: Path) -> None:
 
     def pid_at_work(name: str) -> int:
@@ -129,8 +129,7 @@ def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, 
             return lengths(before, body)
 
         with fake_service(answer) as (service, _):
-            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
-            LocalTrainer(restarts=0).train(job_with_service, lambda *_: None)
+            LocalTrainer(restarts=0).train(asking(job, service), lambda *_: None)
         [pid] = pids
         return pid
 
@@ -140,7 +139,6 @@ def test_the_next_job_has_the_same_process_unless_that_has_died(tmp_path: Path, 
     assert pid_at_work("third") != first
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,8 +163,7 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
     for job in jobs:
         monkeypatch.setattr(LocalTrainer, "_uses_this_machine_only", lambda _self, job=job: job is not jobs[2])
         with fake_service(kill_one(job)) as (service, _):
-            job_with_service = replace(job, reward=EvolRl(trained_share=1.0), signals=Signals(embedder=service))
-            results.append(LocalTrainer().train(job_with_service, lambda step, _: steps.append(step)))
+            results.append(LocalTrainer().train(asking(job, service), lambda step, _: steps.append(step)))
     assert len(set(killed)) == 2
     assert steps == [1, 2, 3, 4] * 3
     assert (jobs[2].work_dir / "ray").exists()
@@ -176,7 +173,6 @@ def test_a_worker_killed_in_the_middle_of_a_step_changes_nothing(
         assert len({(job.work_dir / file).read_bytes() for job in jobs}) == 1, file
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_processes_can_be_started_before_there_is_a_job() -> None:
     LocalTrainer().warm_up(3)
     LocalTrainer().warm_up(2)
@@ -188,7 +184,6 @@ def idle_processes() -> list[str]:
     return [title for _, title in descendants(os.getpid()) if title == "ray::TrainingWorker"]
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_workers_wait_for_the_next_job_only_where_no_other_machine_could_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,7 +197,6 @@ def test_workers_wait_for_the_next_job_only_where_no_other_machine_could_get_it(
         assert warm_up.called == alone, nodes
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +209,6 @@ def test_two_workers_can_use_cpus_on_a_machine_with_one_gpu(
     assert LocalTrainer(LocalSettings(device="cpu")).train(job, lambda *_: None).step == 1
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
     tmp_path: Path, start: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,7 +230,6 @@ def test_a_worker_s_failure_raises_a_train_error_and_logs_its_last_lines(
         assert (event["process"], event["run"], event["stage"]) == ("trainer", "demo", "train_solver")
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
     """A worker in this process raises what it would raise in its own."""
     nonsense = LocalSettings.model_construct(type="local", sampling_rows=0, checkpoint_activations=False)
@@ -248,7 +240,6 @@ def test_the_settings_reach_the_workers(tmp_path: Path, start: Path) -> None:
         LocalTrainer(nonsense).train(job_in(tmp_path, start), lambda step, metrics: None)
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_a_caller_that_has_lost_its_job_removes_no_step_folder(tmp_path: Path, start: Path) -> None:
     """The one that has taken over may be reading it. The workers go on until they notice; here, to their end."""
     job = job_in(tmp_path, start, checkpoint_every=1)
@@ -265,7 +256,6 @@ def test_a_caller_that_has_lost_its_job_removes_no_step_folder(tmp_path: Path, s
     assert [folder.name for folder in step_folders(tmp_path / "kept")] == ["step_3", "step_4"]
 
 
-@pytest.mark.usefixtures("own_ray")
 def test_a_job_that_cannot_start_is_refused_at_once(tmp_path: Path, start: Path) -> None:
     job = job_in(tmp_path, start)
     refused = {

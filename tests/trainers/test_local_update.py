@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from local_tiny import AVERAGES, VOCABULARY, objective, tiny_model, tiny_trainin
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from core.methods import LossAverage
+from core.methods import LossAverage, Method
 from core.settings.training import Training
 from trainers.local.grpo import k3, token_logprobs
 from trainers.local.ranks import Ranks
@@ -38,15 +38,26 @@ def some_advantages(kl: Sequence[float]) -> list[float]:
     return [(-1.0) ** i * (i % 3) for i in range(len(kl))]
 
 
+def updated(
+    model: Qwen3ForCausalLM,
+    rows: Sequence[Row],
+    training: Training,
+    method: Method,
+    reference: Qwen3ForCausalLM | None = None,
+    **more: Any,
+) -> dict[str, float]:
+    """The figures of one step, which changes the model."""
+    advantages, other = more.pop("advantages", some_advantages), reference or tiny_model(seed=5)
+    optimiser = make_optimiser(model, training)
+    return update(model, other, optimiser, rows, training, method, advantages, ranks=Ranks(), **more)
+
+
 @pytest.mark.parametrize("average", AVERAGES)
 def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage) -> None:
-    reference, results = tiny_model(seed=5), []
+    results, method = [], objective(average, kl_coefficient=0.3, entropy_coefficient=0.1)
     for size in (100, 3):
         model = tiny_model()
-        training = tiny_training(micro_batch=size)
-        method = objective(average, kl_coefficient=0.3, entropy_coefficient=0.1)
-        optimiser = make_optimiser(model, training)
-        figures = update(model, reference, optimiser, some_rows(), training, method, some_advantages, ranks=Ranks())
+        figures = updated(model, some_rows(), tiny_training(micro_batch=size), method)
         results.append((figures, [p.grad for p in model.parameters()], list(model.parameters())))
 
     (whole, gradient, weights), (split, split_gradient, split_weights) = results
@@ -64,44 +75,15 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage
 
 def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
     """A step takes two optimiser steps: the second uses the clipped gradient at the weights after the first."""
-    rows, reference = some_rows(8), tiny_model(seed=5)
+    rows = some_rows(8)
     training = tiny_training(micro_batch=100, learning_rate=0.05, weight_decay=0.0)
     method = objective("sequence", clip_low=0.01, clip_high=0.01)
-    model = tiny_model()
-    optimiser = make_optimiser(model, training)
-    both = update(
-        model, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=4
-    )
+    both = updated(tiny_model(), rows, training, method, rows_per_update=4)
     assert both["clip_share"] > 0  # the first mini-batch's optimiser step moved the policy before the second
-
-    alone = tiny_model()
-    optimiser = make_optimiser(alone, training)
-    first = update(alone, reference, optimiser, rows[:4], training, method, some_advantages, ranks=Ranks())
-    assert first["clip_share"] == 0
-    whole = tiny_model()
-    optimiser = make_optimiser(whole, training)
-    one = update(whole, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks(), rows_per_update=8)
+    assert updated(tiny_model(), rows[:4], training, method)["clip_share"] == 0
+    one = updated(tiny_model(), rows, training, method, rows_per_update=8)
     assert one["clip_share"] == 0
     assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
-
-
-def test_an_update_is_adamw_s_with_the_settings_of_the_training() -> None:
-    """Two updates, by the equations of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2)."""
-    rate, decay, (first, second) = 0.05, 0.1, (0.8, 0.95)
-    training = tiny_training(micro_batch=100, learning_rate=rate, weight_decay=decay, betas=(first, second))
-    model, reference = tiny_model(), tiny_model(seed=5)
-    optimiser, seen = make_optimiser(model, training), list[list[Tensor]]()
-    optimiser.register_step_pre_hook(lambda *_: seen.append([p.grad.clone() for p in model.parameters()]))
-    for _ in range(2):
-        update(model, reference, optimiser, some_rows(), training, objective("token"), some_advantages, ranks=Ranks())
-    for weight, before, *gradients in zip(model.parameters(), tiny_model().parameters(), *seen, strict=True):
-        expected, mean, square = before.detach().double(), torch.zeros(()), torch.zeros(())
-        for step, gradient in enumerate(gradients, 1):
-            mean = first * mean + (1 - first) * gradient.double()
-            square = second * square + (1 - second) * gradient.double() ** 2
-            direction = (mean / (1 - first**step)) / ((square / (1 - second**step)).sqrt() + 1e-8)
-            expected = expected - rate * (direction + decay * expected)
-        torch.testing.assert_close(weight.detach().double(), expected, atol=1e-6, rtol=0)
 
 
 def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training) -> list[float]:
@@ -112,8 +94,8 @@ def row_kl(rows: Sequence[Row], reference: Qwen3ForCausalLM, training: Training)
         row_values.extend(kl)
         return [0.0] * len(kl)
 
-    model, method = tiny_model(), objective("sequence", kl_in="reward")
-    update(model, reference, make_optimiser(model, training), rows, training, method, advantages, ranks=Ranks())
+    method = objective("sequence", kl_in="reward")
+    updated(tiny_model(), rows, training, method, reference, advantages=advantages)
     return row_values
 
 
@@ -144,9 +126,8 @@ def test_a_token_s_kl_counts_up_to_ten_nats() -> None:
 
 def test_the_gap_to_the_sampler_is_a_mean_over_tokens() -> None:
     """The sampler's log-probabilities are 0, so the gaps are the policy's own before it moved: mean and largest."""
-    rows, model, training = some_rows(), tiny_model(), tiny_training()
-    optimiser, method = make_optimiser(model, training), objective("sequence")
-    figures = update(model, tiny_model(seed=5), optimiser, rows, training, method, some_advantages, ranks=Ranks())
+    rows, training = some_rows(), tiny_training()
+    figures = updated(tiny_model(), rows, training, objective("sequence"))
     own = torch.cat([response_logprobs(tiny_model(), row, training) for row in rows])
     gap = [figures["sampler_gap"], figures["sampler_gap_max"]]
     assert gap == pytest.approx([own.abs().mean().item(), own.abs().max().item()], rel=1e-5)
@@ -160,23 +141,13 @@ def test_the_figures_say_how_many_tokens_were_limited() -> None:
         reference.get_output_embeddings().weight.zero_()
     own = torch.cat([response_logprobs(policy, row, training) for row in rows])
     limited = k3(own, torch.full_like(own, -math.log(VOCABULARY))) >= 10
-    optimiser, method = make_optimiser(policy, training), objective("token")
-    figures = update(policy, reference, optimiser, rows, training, method, some_advantages, ranks=Ranks())
+    figures = updated(policy, rows, training, objective("token"), reference)
     assert 0 < figures["kl_limited_share"] == pytest.approx(limited.float().mean().item())
     assert figures["ratio_limited_share"] == 0
 
 
 def test_groups_without_variance_leave_the_weights_alone() -> None:
-    model, training = tiny_model(), tiny_training(weight_decay=0.0)
-    figures = update(
-        model,
-        copy.deepcopy(model),
-        make_optimiser(model, training),
-        some_rows(),
-        training,
-        objective("sequence", kl_coefficient=0.0),
-        lambda kl: [0.0] * len(kl),
-        ranks=Ranks(),
-    )
+    model, training, method = tiny_model(), tiny_training(weight_decay=0.0), objective("sequence", kl_coefficient=0.0)
+    figures = updated(model, some_rows(), training, method, tiny_model(), advantages=lambda kl: [0.0] * len(kl))
     assert figures["grad_norm"] == 0
     torch.testing.assert_close(model.state_dict(), tiny_model().state_dict(), atol=0, rtol=0)

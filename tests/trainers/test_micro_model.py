@@ -36,14 +36,10 @@ def test_every_name_of_a_base_is_known_to_the_settings() -> None:
 
 
 @every_base
-def test_the_shipped_benchmark_is_made_from_its_seed(name: str) -> None:
+def test_the_shipped_benchmark_and_tokenizer_are_made_from_their_seeds(name: str) -> None:
     lines = benchmark_lines(name, BASES[name])
     assert BASES[name].benchmark.read_text().splitlines() == lines
     assert len(lines) >= 1000
-
-
-@every_base
-def test_the_shipped_tokenizer_is_made_from_its_seed(name: str) -> None:
     shipped = json.loads((BASES[name].model / "tokenizer.json").read_text())
     rebuilt = json.loads(build_tokenizer(TOKENIZER_SEED).backend_tokenizer.to_str())
     assert shipped["model"] == rebuilt["model"]

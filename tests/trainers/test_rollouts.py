@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from local_loops import run
 from local_tiny import tiny_challenger, tiny_job
 
 from core.grading.grader import Grader
@@ -23,19 +23,12 @@ from core.types import Group, PseudoLabel, Scored, TrainingRollout
 from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
 from trainers.base import SolverService, TrainJob, TrainQuestion
-from trainers.local import loop
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import challenger_reward, make_reward, solver_reward
+from trainers.local.rewards import challenger_reward, make_reward
 from trainers.local.state import Metrics
 from trainers.rollouts import Content, Sample, folder_in, read_step, sampled_prompts, solver_contents, write_step
 
 EVERYTHING = 99
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 def trained(job: TrainJob, grader: Grader, start: Path, last_step: int | None = None) -> list[Metrics]:
@@ -50,7 +43,7 @@ def trained(job: TrainJob, grader: Grader, start: Path, last_step: int | None = 
     job = replace(job, start=replace(job.start, path=str(start)))
     reward = make_reward(job, Ranks(), grader)
     try:
-        loop.train(job, reward, ranks=Ranks(), device="cpu", report=report, stopped=lambda: False)
+        run(job, report, reward=reward)
     except KeyboardInterrupt:
         assert last_step is not None
     return metrics
@@ -185,14 +178,6 @@ def test_a_rollout_has_its_own_parts_and_the_figures_of_its_group(tmp_path: Path
 
 def completions_of(*texts: str) -> list[Completion]:
     return [Completion(text, (1, 2), (-0.1, -0.2), "stop", 0.5) for text in texts]
-
-
-def test_a_bonus_is_stored_for_each_rollout(grader: Grader) -> None:
-    job = tiny_job(Path("unused"), reward=GrpoDiv(labels="online"), prompts_per_step=1)
-    texts = [r"1 + 2 = 3 \boxed{3}", r"2 + 1 = 3 \boxed{3}", r"1 - 2 = 4 \boxed{4}", "?"]
-    rewarded = solver_reward(job, Ranks(), 1, [completions_of(*texts)], grader=grader)
-    # Strategies "# + # = #" twice and "# - # = #" and "?" once: (4/2 - 1)/3 and (4/1 - 1)/3.
-    assert [parts["bonus"] for parts in rewarded.groups[0].rollout_parts] == pytest.approx([1 / 3, 1 / 3, 1, 1])
 
 
 def test_a_challenger_s_rollout_has_the_parts_of_its_reward(grader: Grader) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,6 @@ from trainers.micro.tokenizer import render
 
 _FACTORS = re.compile(r"Compute (\d+) \* (\d+) by ")
 _RELATION = re.compile(r"satisfies y = (.+)\.$")
-
-
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    with Grader() as opened:
-        yield opened
 
 
 @settings(max_examples=50, deadline=None)
@@ -143,18 +136,14 @@ def test_the_command_writes_prompts_that_a_run_and_an_evaluation_can_read(
     assert all(refuse_question(row["problem"], 400) is None for row in rows)
 
 
-def test_a_number_of_prompts_that_there_are_not_is_refused_without_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl"
-    with pytest.raises(SystemExit, match="n: "):
-        main(["prompts", "polynomials", str(file), "--n", "999", "--degree", "1"])
-    assert not file.exists()
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("file", "n", "named"), [("new.jsonl", "999", "n: "), ("a/p.jsonl", "5", "a/p.jsonl")])
+def test_a_number_of_prompts_that_there_are_not_and_a_file_that_cannot_be_written_are_refused(
+    tmp_path: Path, file: str, n: str, named: str
+) -> None:
     (tmp_path / "a").write_text("")
-    file = tmp_path / "a" / "prompts.jsonl"
-    with pytest.raises(SystemExit, match=re.escape(str(file))):
-        main(["prompts", "polynomials", str(file), "--n", "5"])
+    with pytest.raises(SystemExit, match=re.escape(named)):
+        main(["prompts", "polynomials", str(tmp_path / file), "--n", n, "--degree", "1"])
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_the_tiny_model_s_tokenizer_writes_both_worlds() -> None:
