@@ -27,6 +27,28 @@ from tests.orchestrator.stored_runs import store_loop, store_rounds
 from tests.orchestrator.whole_runs import WholeRun
 from tests.services.prefect_server import AUTH
 
+_VARIABLES = (
+    *("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "COEVO_BENCHMARKS", "COEVO_API_URL", "COEVO_API_KEY"),
+    *("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "RAY_ADDRESS", "JUDGE_API_KEY"),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """The home of the commands that a test calls; its store is that of the fixture `sqlite`."""
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def folder(home: Home, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder for commands, whose home is its folder `home`, which does not exist yet."""
+    monkeypatch.setenv("COEVO_HOME", str(home.path / "home"))
+    monkeypatch.chdir(home.path)
+    return home.path
+
 
 @pytest.fixture(scope="session")
 def whole_run(live: Live) -> WholeRun:
