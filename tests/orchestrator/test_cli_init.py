@@ -87,14 +87,6 @@ def test_the_three_commands_of_its_readme_name_its_preset(folder: Path) -> None:
     assert {command[2] for command in commands} == {"my runs/first/preset.toml"}
 
 
-def test_a_folder_with_something_in_it_is_refused_and_stays_as_it_is(folder: Path) -> None:
-    (folder / "mine").mkdir()
-    (folder / "mine" / "notes.txt").write_text("mine")
-    (folder / "mine" / "preset.toml").write_text("mine")
-    assert "mine: expected a new or an empty folder, got one with notes.txt, preset.toml" in refusal("init", "mine")
-    assert names(folder / "mine") == ["notes.txt", "preset.toml"]
-
-
 def test_an_empty_folder_is_filled_and_stays_the_same_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "mine").mkdir(mode=0o750)
     before = (folder / "mine").stat()
@@ -108,18 +100,19 @@ def test_an_empty_folder_is_filled_and_stays_the_same_folder(folder: Path, monke
 def test_what_cannot_be_made_leaves_nothing(folder: Path) -> None:
     (folder / "file").touch()
     (folder / "taken" / "benchmark.jsonl").mkdir(parents=True)
+    (folder / "taken" / "notes.txt").write_text("mine")
     (folder / "broken.toml").write_text('prompts = 3\nbase_model = "micro"\n')
     (folder / "dotted.toml").write_text('evaluation.benchmark = "micro"\n')  # which TOML lets no table extend
     before = names(folder)
     for arguments, complaint in (
-        (("taken",), "got one with benchmark.jsonl"),
+        (("taken",), "taken: expected a new or an empty folder, got one with benchmark.jsonl, notes.txt"),
         (("file/below",), "file/below: cannot be written: "),
         (("new", "--preset", "broken.toml"), "prompts: "),
         (("new", "--preset", "dotted.toml"), "not valid TOML"),
     ):
         assert complaint in refusal("init", *arguments)
     assert names(folder) == before
-    assert names(folder / "taken") == ["benchmark.jsonl"]
+    assert names(folder / "taken") == ["benchmark.jsonl", "notes.txt"]
 
 
 def test_its_preset_runs_as_it_is(live: Live, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -184,17 +185,18 @@ def test_if_prefect_does_not_answer_nothing_is_deleted(sqlite: Store, home: Home
     deletion.refuse_at_work(sqlite, "demo", None)
 
 
+def flow_run_of(prefect_url: str, run: str, state: str) -> dict[str, Any]:
+    from tests.services.prefect_server import post  # Prefect reads its settings when it is imported
+
+    [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
+    return {"flow_id": flow["id"], "name": run, "parameters": {"run": run}, "state": {"type": state}}
+
+
 def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: Home, prefect_url: str) -> None:
-    from tests.services.prefect_server import post, prefect_at  # Prefect reads its settings when it is imported
+    from tests.services.prefect_server import post, prefect_at
 
     create(sqlite, home, "demo-deleted")
-    [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
-    flow_run = {
-        "flow_id": flow["id"],
-        "name": "demo-deleted",
-        "parameters": {"run": "demo-deleted"},
-        "state": {"type": "SCHEDULED"},
-    }
+    flow_run = flow_run_of(prefect_url, "demo-deleted", "SCHEDULED")
     key, prefect = post(prefect_url, "/flow_runs/", **flow_run)["id"], Prefect(prefect_at(prefect_url))
     with pytest.raises(DiskError, match=r"run demo-deleted: .*no flow runner .* `coevo runs cancel demo-deleted`"):
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
@@ -229,9 +231,7 @@ def test_a_request_of_which_no_run_came_is_deleted_in_prefect(
 
     assert files(home) == set()
     name, prefect = "no-such-setting", Prefect(prefect_at(prefect_url))
-    [flow] = post(prefect_url, "/flows/filter", flows={"name": {"any_": ["co-evolve"]}})
-    flow_run = {"flow_id": flow["id"], "name": name, "parameters": {"run": name}, "state": {"type": "FAILED"}}
-    post(prefect_url, "/flow_runs/", **flow_run)
+    post(prefect_url, "/flow_runs/", **flow_run_of(prefect_url, name, "FAILED"))
     monkeypatch.setenv("PREFECT_API_URL", f"{prefect_url}/api")
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", AUTH)
     coevo("runs", "delete", name, "--yes")
