@@ -31,7 +31,6 @@ SUITE = read_suite("srt").protocols()  # 32 samples on each of three benchmarks
 def store(home: Home, sqlite: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Runs `mine` and `other`, whose base model and first Solver were evaluated as the suite srt says; `other`'s Solver
     was not yet evaluated on AMC."""
-    del home
     monkeypatch.setenv("COLUMNS", "120")
     for run in ("mine", "other"):
         with sqlite.write() as session:

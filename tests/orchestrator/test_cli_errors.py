@@ -180,7 +180,6 @@ def test_the_command_in_the_error_about_missing_tables_makes_them(
     home: Home, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is also the way in containers, where `coevo up` is refused."""
-    del home
     monkeypatch.setenv("COEVO_DATABASE", database_url)
     assert_named(("store", "keys", "list"), "`coevo store migrate`")
     assert "up to date" in coevo("store", "migrate").stdout

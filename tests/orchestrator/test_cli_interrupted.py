@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -46,7 +47,7 @@ def test_only_a_run_with_a_stage_was_interrupted(
     with sqlite.write() as session:
         create(session, "night")
         if stage_begun:
-            stage = {"run": "night", "iteration": 0, "stage": "evaluate", "owner": "me:1:1"}
+            stage: dict[str, Any] = {"run": "night", "iteration": 0, "stage": "evaluate", "owner": "me:1:1"}
             queries.ledger.claim_stage(session, **stage, lease_seconds=0)
     running._print_state(sqlite, "night")
     assert ("interrupted" in capsys.readouterr().out) is stage_begun
@@ -83,7 +84,6 @@ def test_a_closed_stream_is_no_error(closed: str, home: Home) -> None:
 def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del home
     pauses: list[float] = []
     services = Services("127.0.0.1:1", *["http://127.0.0.1:1"] * 3, "", {})
     monkeypatch.setattr(cluster, "join", lambda _home: services)

@@ -20,7 +20,6 @@ from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, 
 
 @pytest.fixture
 def store(home: Home, sqlite: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
-    del home
     monkeypatch.setenv("COLUMNS", "200")
     fill_run(sqlite, "demo", per_level=2)
     return sqlite

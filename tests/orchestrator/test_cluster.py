@@ -160,7 +160,7 @@ def test_two_starts_at_once_are_one(home: Home) -> None:
     """Both ask the same port, so both would be content with one API, and one process would be known to nobody."""
     port = free_port()
     command = [sys.executable, "-c", STARTS_API.format(home=str(home.path), port=port)]
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    piped: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with ExitStack() as started:
         starts = [started.enter_context(subprocess.Popen(command, text=True, **piped)) for _ in range(2)]
         for start in starts:

@@ -102,9 +102,10 @@ def test_a_person_can_give_ten_labels_by_keyboard(live: Live, address: str, page
 
 
 def test_an_alert_can_be_acknowledged_with_a_note(live: Live, address: str, page: Page) -> None:
-    text = "label accuracy fell from <b>80%</b> to 50%"
-    about = (RUN, 1, "label_accuracy", "label_accuracy", "kept", "exact", "critical")
-    row = AlertRow("0123456789abcdef", *about, 0.5, 0.44, 0.56, 300, 0.8, 0.05, text, datetime.now(UTC))
+    text, rule, now = "label accuracy fell from <b>80%</b> to 50%", "label_accuracy", datetime.now(UTC)
+    row = AlertRow(
+        "0123456789abcdef", RUN, 1, rule, rule, "kept", "exact", "critical", 0.5, 0.44, 0.56, 300, 0.8, 0.05, text, now
+    )
     with live.store().write() as session:
         queries.alerts.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])
     with without_complaints(page):

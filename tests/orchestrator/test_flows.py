@@ -68,7 +68,6 @@ from tests.synthetic_run import create, finish, run_of
 @pytest.fixture
 def store(home: Home, sqlite: Store) -> Store:
     """A store with a run whose status is running."""
-    del home
     with sqlite.write() as session:
         create(session, "r")
         queries.runs.set_run_status(session, "r", "running")
