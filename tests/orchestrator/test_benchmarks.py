@@ -134,7 +134,7 @@ def test_an_own_definition_lies_beside_its_questions(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}')
     assert load_benchmark(str(tmp_path / "mine.toml")) == [BenchmarkItem("mine/00000", "1 + 1?", "2")]
     (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\noption = "no text"\n')
-    with pytest.raises(BenchmarkError, match=r"option: expected a text with \{letter\} and \{text\}, got 'no text'"):
+    with pytest.raises(BenchmarkError, match=r"option: .*\{letter\}.*'no text'"):
         load_benchmark(str(tmp_path / "mine.toml"))
     (tmp_path / "mine.toml").write_text('title = "mine"\nprompt = "no question"\ncolour = "red"\n')
     with pytest.raises(BenchmarkError, match=r"(?s)mine\.toml: not valid.*source.*colour"):
@@ -152,7 +152,7 @@ def test_every_shipped_suite_names_shipped_benchmarks() -> None:
         suite = read_suite(file.stem)
         assert set(suite.protocols()) <= set(known)
         assert suite.source
-    with pytest.raises(BenchmarkError, match="suite nosuch: no such suite; expected one of evol-rl"):
+    with pytest.raises(BenchmarkError, match=r"suite nosuch: .*evol-rl"):
         read_suite("nosuch")
 
 

@@ -58,7 +58,7 @@ def test_services_that_are_still_starting_are_waited_for(home: Home) -> None:
 def test_a_port_that_is_taken_is_named_with_its_option_and_the_way_out() -> None:
     with listening(_Starting) as url:
         taken = int(url.rpartition(":")[2])
-        with pytest.raises(StartError, match=rf"{taken} \(--api-port\); free it, .* or start with --free-ports$"):
+        with pytest.raises(StartError, match=rf"{taken} \(--api-port\).* --free-ports$"):
             Ports(0, 0, 0, taken).resolved()
 
 
@@ -66,11 +66,10 @@ def test_services_that_never_answer_or_have_ended_are_named(home: Home, monkeypa
     monkeypatch.setattr(cluster, "_STARTING_S", 0.0)
     silent = f"http://127.0.0.1:{free_port()}"
     recorded(home, silent, {os.getpid(): "ray"})
-    problems = rf"ray: {silent} .*; prefect: {silent} does not answer; `coevo up` starts what has ended"
-    with pytest.raises(NotUp, match=rf"^not ready after 0 s: {problems}"):
+    with pytest.raises(NotUp, match=rf" 0 s: ray: {silent} .*; prefect: {silent} "):
         cluster.wait_until_ready(home)
     recorded(home, silent, {2**22 + 1: "ray"})  # more than the largest pid
-    with pytest.raises(NotUp, match=r"^ray of .* ended; `coevo up` starts what has ended. The logs are in .*/logs$"):
+    with pytest.raises(NotUp, match=r"^ray .*`coevo up` .*/logs$"):
         cluster.needed(home)
 
 

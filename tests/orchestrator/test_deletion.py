@@ -114,11 +114,11 @@ def test_a_run_is_refused_whose_checkpoints_another_run_or_an_evaluation_refers_
         )
         queries.evaluations.add_results(session, row.id, [Evaluated("item", None, 1, 1, True, True)])
     for run in ("old", "other"):
-        with pytest.raises(DiskError, match=f"run {run}: cannot be deleted: its checkpoints are referred to by new"):
+        with pytest.raises(DiskError, match=f"run {run}: .* by new"):
             deletion.delete(home, sqlite, run, evaluations=True)
     key = store_answers_of(sqlite, "new/solver/1", "micro", ["RR"], checkpoint="new/solver/1")
     write(evaluation_path(home.texts, key))
-    with pytest.raises(DiskError, match=rf"evaluation {key} \(new/solver/1 on micro\) measured; --evaluations"):
+    with pytest.raises(DiskError, match=rf"evaluation {key} .*--evaluations"):
         deletion.delete(home, sqlite, "new", evaluations=False)
     assert key in deletion.delete(home, sqlite, "new", evaluations=True).evaluations
     for run in ("old", "other"):
@@ -155,7 +155,7 @@ def test_after_a_crash_the_same_command_removes_what_is_left(
     again = deletion.delete(home, sqlite, "demo", evaluations=True)
     assert (again.rows, files_of_run(home, "demo"), counts(sqlite)) == ({}, [], rows)
     assert {name for name in files(home) if "_evaluations" not in name} == left  # `coevo store gc` removes those
-    with pytest.raises(NotThere, match="run demo: no such run"):
+    with pytest.raises(NotThere, match="run demo: "):
         deletion.delete(home, sqlite, "demo", evaluations=True)
 
 
@@ -180,7 +180,7 @@ def test_nobody_can_create_the_run_again_until_its_files_are_removed(
 
 def test_if_prefect_does_not_answer_nothing_is_deleted(sqlite: Store, home: Home) -> None:
     create(sqlite, home, "demo")
-    with pytest.raises(DiskError, match="Prefect may have active flow runs of it: Prefect did not answer"):
+    with pytest.raises(DiskError, match="Prefect did not answer"):
         deletion.refuse_at_work(sqlite, "demo", Prefect(PrefectServer("http://127.0.0.1:1")))
     deletion.refuse_at_work(sqlite, "demo", None)
 
@@ -198,7 +198,7 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
     create(sqlite, home, "demo-deleted")
     flow_run = flow_run_of(prefect_url, "demo-deleted", "SCHEDULED")
     key, prefect = post(prefect_url, "/flow_runs/", **flow_run)["id"], Prefect(prefect_at(prefect_url))
-    with pytest.raises(DiskError, match=r"run demo-deleted: .*no flow runner .* `coevo runs cancel demo-deleted`"):
+    with pytest.raises(DiskError, match=r"run demo-deleted: .*`coevo runs cancel demo-deleted`"):
         deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
     post(prefect_url, f"/flow_runs/{key}/set_state", state={"type": "CANCELLED"})
     deletion.refuse_at_work(sqlite, "demo-deleted", prefect)
@@ -220,7 +220,7 @@ def test_a_run_that_prefect_will_start_or_runs_is_refused(sqlite: Store, home: H
     deletion.delete_flow_runs(prefect, flow_runs)  # it may be repeated
     assert prefect.flow_runs("demo-deleted") == []
     assert "demo-deleted" not in prefect.newest().by_run
-    with pytest.raises(DiskError, match="all is deleted but the flow runs in Prefect: Prefect did not answer"):
+    with pytest.raises(DiskError, match="flow runs in Prefect: Prefect did not answer"):
         deletion.delete_flow_runs(Prefect(PrefectServer("http://127.0.0.1:1")), flow_runs)
 
 
