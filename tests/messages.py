@@ -24,6 +24,7 @@ from core.settings.parsing import load_config, parse_method
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS, Home
 from services.api.app import PREFIX, create_app
+from storage import queries
 from storage.session import open_store
 from tests.synthetic_run import fill_run
 
@@ -235,13 +236,17 @@ def _of_commands(folder: Path) -> Iterator[str]:
     (folder / "taken").touch()
     store = open_store(home.database, create=True)
     fill_run(store, "demo", per_level=2)
-    store.close()
+    with store.read() as session:
+        evaluations = queries.evaluations.list_evaluations(session)
     for command in COMMANDS:
         result = CliRunner().invoke(app, shlex.split(command))
         assert result.exit_code in (1, 2), (command, result.output)
         lines = (line.strip("│╭╮╰╯─ ") for line in result.stderr.splitlines())
         yield "\n".join((f"$ coevo {command}", *(_indented(line) for line in lines if line)))
-    assert sorted(path.name for path in folder.iterdir()) == ["home", "taken"]  # nobody has written a file
+    assert sorted(path.name for path in folder.iterdir()) == ["home", "taken"]  # nothing is left half-written
+    with store.read() as session:
+        assert queries.evaluations.list_evaluations(session) == evaluations
+    store.close()
 
 
 def _of_requests(folder: Path) -> Iterator[str]:

@@ -181,6 +181,7 @@ def test_a_service_that_refuses_temperature_0_is_evaluated_without_greedy_answer
         assert "does not support 0" in refused
         with sqlite.read() as session:
             assert queries.evaluations.list_evaluations(session) == []
+        assert len(requests) == 1
         requests.clear()
         [figures] = json.loads(evaluated(*arguments, "2", "--json").stdout)
         assert (figures["greedy"], figures["pass_at_1"]["value"], figures["pass_at_1"]["n"]) == (None, 0.5, 6)
