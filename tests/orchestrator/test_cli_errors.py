@@ -38,7 +38,8 @@ def test_an_error_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]
 
 def test_a_command_s_store_is_closed_at_its_end_also_after_an_error(folder: Path) -> None:
     def open_files() -> list[str]:
-        return [path for fd in Path("/proc/self/fd").iterdir() if (path := os.path.realpath(fd)).endswith("coevo.db")]
+        opened_here = (os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir())
+        return [path for path in opened_here if path == str(folder / "home" / "coevo.db")]
 
     stores = list[Store]()
 
