@@ -46,14 +46,16 @@ def run() -> dict[str, Any]:
 
 
 def tables(figures: dict[str, Any]) -> str:
-    """A row for each training: pass@1 in percent."""
-    lines = [
-        "| pushed | seed | steps | peak pass@1 | at the end | lost | best by validation |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """A row for each arm with its trainings, by seed: pass@1 in percent."""
+    lines = ["| pushed | seeds | steps | peak pass@1 | at the end | best by validation |", "|---|---|---|---|---|---|"]
     for arm, name in _TITLES.items():
-        for training in figures[arm]:
-            values = [training[figure] for figure in ("peak", "final", "lost", "restored")]
-            cells = ["" if value is None else f"{100 * value:.1f}" for value in values]
-            lines.append(f"| {name} | {training['seed']} | {training['steps']} | {' | '.join(cells)} |")
+        trainings = figures[arm]
+        steps = [str(training["steps"]) for training in trainings]
+        cells = [
+            ", ".join("" if training[figure] is None else f"{100 * training[figure]:.1f}" for training in trainings)
+            for figure in ("peak", "final", "restored")
+        ]
+        seeds = f"{trainings[0]['seed']} to {trainings[-1]['seed']}"
+        by_seed = ", ".join(steps if len({*steps}) > 1 else steps[:1])
+        lines.append(f"| {name} | {seeds} | {by_seed} | {' | '.join(cell.strip(', ') for cell in cells)} |")
     return "\n".join(lines)

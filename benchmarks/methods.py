@@ -128,17 +128,18 @@ def _label_accuracies(outcomes: Sequence[Outcome]) -> list[float]:
 
 def tables(figures: dict[str, Any]) -> str:
     """The tables of docs/methods.md: the methods, the claims, and the pushed trainings."""
+    labels_of_all = max(row["label_accuracy"]["n"] for row in figures["methods"].values())
     methods = [
-        "| method | pass@1 | pass@8 | maj@8 | entropy, nats | strategies of 8 | right ones | labels right |",
+        "| method | pass@1 | pass@8 | maj@8 | entropy, nats | strategies of 8 | right ones | labels right, "
+        f"n = {labels_of_all:,} |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in {"base": figures["base"], **figures["methods"]}.items():
         cells = [_percent(row[key]) for key in ("pass_at_1", "pass_at_k", "maj_at_k")]
         cells += [_number(row["entropy"], 3), _number(row["distinct"], 2), _number(row["distinct_right"], 2), ""]
         if labels := row.get("label_accuracy"):
-            labelled = row["labelled"]["value"]
-            of_all = "" if labelled > 0.999 else f", {100 * labelled:.0f}% labelled"
-            cells[-1] = f"{_percent(labels)}, n = {labels['n']:,}{of_all}"
+            share_labelled = f", n = {labels['n']:,}, {100 * row['labelled']['value']:.0f}% labelled"
+            cells[-1] = _percent(labels) + ("" if labels["n"] == labels_of_all else share_labelled)
         methods.append(f"| {name} | {' | '.join(cells)} |")
     claims = ["| claim | difference, over seeds | by seed | over the choice of questions | |", "|---|---|---|---|---|"]
     for claim, row in figures["claims"].items():

@@ -17,10 +17,10 @@ GRAFANA = ROOT / "deploy" / "grafana"
 
 
 def figures() -> Iterable[str]:
-    yield from ("| series | metric | what it is | n counts |", "|---|---|---|---|")
+    yield from ("| series | what it is | n counts (empty: steps) |", "|---|---|---|")
     for figure in FIGURES.values():
-        of = "steps" if figure.steps and not figure.interval else figure.of
-        yield f"| `{figure.name}` | `{figure.exposed_as}` | {figure.text} | {of} |"
+        of = "" if figure.steps and not figure.interval else figure.of
+        yield f"| `{figure.name}` | {figure.text} | {of} |"
 
 
 def rules() -> Iterable[str]:

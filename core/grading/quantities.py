@@ -32,6 +32,7 @@ _TAIL = re.compile(
     rf"(?:(?:\\cdot|/)?{_IN_TEXT})*|\\frac\{{{_IN_TEXT}\}}\{{{_IN_TEXT}\}}"
 )
 _TAIL_START = re.compile(rf"(?<=[0-9)}}%!A-Za-z])(?:\^\{{\\circ\}}|/?\\text\{{|{_SIGN}|\\frac\{{\\text)")
+_LACKS_ARGUMENT = re.compile(r".*\\(?:frac(?:\{[^{}]*\})?|sqrt(?:\[[^]]*\])?)", re.DOTALL)
 _PREFIX = re.compile(rf"([+-]?)([A-Z]{{0,2}}{_SIGN}|\\text\{{[A-Za-z]{{2,3}}\}})([+-]?(?:[0-9.(]|\\(?:frac|sqrt)).*)")
 _BASED = re.compile(
     r"(?:\(([0-9A-Z]+)\)|([0-9][0-9A-Z]*|[0-9A-Z]*[0-9]|[A-Z]{2,}(?=_\{1[1-9]\})))_\{(?:\(?([0-9]{1,2})\)?|(?:\\text\{)?([a-z]{3,})\}?)\}"
@@ -106,7 +107,8 @@ def read_quantity(text: str) -> Quantity:
             return Quantity(rf"\text{{{digits}}}", None, in_base)
     if (prefixed := _PREFIX.fullmatch(text)) and is_currency(prefixed[2].removeprefix(r"\text{").removesuffix("}")):
         body = (prefixed[1] + prefixed[3]).removeprefix("+")
-        if body[-1:] in tuple("kKMB"):  # `\$5k` may be 5000 dollars
+        # `\$5k` may be 5000 dollars; behind a broken `\frac`, the unit would be its argument.
+        if body[-1:] in tuple("kKMB") or _LACKS_ARGUMENT.fullmatch(body):
             return Quantity(text, None, None)
         unit = read_unit(prefixed[2].removeprefix(r"\text{").removesuffix("}"))
         inner = read_quantity(body)

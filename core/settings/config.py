@@ -82,7 +82,7 @@ class _Run(SettingsTable):
     values give equal configurations."""
 
     # Of each training step, the prompts whose rollouts are stored: 10 MB of text in a training of R-Zero's size; all of
-    # its 128 would be 157 MB (docs/storage.md).
+    # its 128 would be 157 MB.
     rollout_prompts: ClassVar[int] = 8
 
     kind: Flow  # the flow that runs it

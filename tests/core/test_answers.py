@@ -221,6 +221,9 @@ def test_answers_with_different_values_have_different_keys(a: str, b: str) -> No
 @example("5 square units")
 @example("1011_2")
 @example("((((((5))))))")
+@example(r"\$\frac")
+@example(r"\text{USD}\frac{1}")
+@example(r"\$\sqrt[3]")
 def test_keys_and_normal_forms_are_idempotent(answer: str) -> None:
     assert answer_key(answer_key(answer)) == answer_key(answer)
     assert normalise(normalise(answer)) == normalise(answer)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.figures import FIGURES, RULES, SIGNS, figure_of, figures_of_rule, is_share, unknown_series
+from core.figures import ACCURACY, FIGURES, RULES, SIGNS, figure_of, figures_of_rule, is_share, unknown_series
 
 _SCRIPT = Path(__file__).parents[2] / "docs" / "list_figures.py"
 MADE: dict[Path, Callable[[str], str]] = runpy.run_path(str(_SCRIPT))["MADE"]
@@ -31,6 +31,18 @@ def test_rules_watch_figures_that_have_an_interval_and_no_figure_twice() -> None
 def test_no_two_figures_have_the_same_metric_or_title() -> None:
     assert len({figure.exposed_as for figure in FIGURES.values()}) == len(FIGURES)
     assert len({figure.title for figure in FIGURES.values()}) == len(FIGURES)
+
+
+def test_a_metric_s_name_follows_from_the_figure_s_or_is_in_the_docs() -> None:
+    page = (_SCRIPT.parent / "alerts.md").read_text(encoding="utf-8")
+    for name, figure in FIGURES.items():
+        unit = figure.unit and f"_{figure.unit}"
+        assert figure.exposed_as == f"coevo_{name.removesuffix('_share')}{unit}" or f"`{figure.exposed_as}`" in page
+    shares = ("_share", "_accuracy", "p_hat", *ACCURACY)
+    for unit, named in {"ratio": shares, "nats": ("entropy", "kl", "gap", "gap_max"), "tokens": ("_length",)}.items():
+        assert {name for name in FIGURES if name.endswith(named)} == {
+            name for name, figure in FIGURES.items() if figure.unit == unit
+        }
 
 
 def test_a_figure_of_another_version_is_known_as_far_as_its_name_tells() -> None:

@@ -153,7 +153,7 @@ def test_every_preset_has_a_page_of_80_columns_and_the_same_as_json(preset: str)
     assert (details["name"], details["gpus"]) == (preset, needed["gpus"])
     assert (needed["fits"], needed["disk_gib"] > 2) == (True, True)
     lines = coevo("check", preset, status=int(bool(printed["faults"]))).stdout.splitlines()
-    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []  # a path is not cut
     assert len(lines) <= 45
     assert lines[0].startswith(f"{preset}: ")
     rows = {line.split()[0]: line for line in lines}

@@ -223,5 +223,5 @@ def test_a_run_is_rolled_back_as_often_as_the_guard_allows_and_then_stopped(
         metrics = {"same_label_share": 0.9, "step": 1.0}
         queries.figures.add_train_metrics(session, run="h", iteration=2, role="solver", step=1, metrics=metrics)
     result = check_result(context_of(sqlite, "h", 2))
-    limit = "the run has gone back 1 times already, the most that guard.max_roll_backs allows"
-    assert (result["action"], limit in result["warnings"]) == (expected, expected == "stop")
+    at_its_limit = any("gone back 1 times" in warning for warning in result["warnings"])
+    assert (result["action"], at_its_limit) == (expected, expected == "stop")

@@ -74,7 +74,7 @@ def make_due(store: Store) -> None:
 
 
 def is_signed(received: Received, secret: str = SECRET) -> bool:
-    """Whether the request passes the check that docs/alerts.md shows."""
+    """Whether the request passes the check of Standard Webhooks."""
     signed = f"{received.headers['webhook-id']}.{received.headers['webhook-timestamp']}.".encode() + received.body
     key = base64.b64decode(secret.removeprefix("whsec_"))
     expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

@@ -1,4 +1,4 @@
-"""What lies in a GPU's memory and on the disk, line by line, in GiB. docs/presets.md has the formulas as a table."""
+"""What lies in a GPU's memory and on the disk, line by line, in GiB. docs/presets.md says it in words."""
 
 from __future__ import annotations
 
