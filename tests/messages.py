@@ -24,6 +24,7 @@ from core.settings.parsing import load_config, parse_method
 from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS, Home
 from services.api.app import PREFIX, create_app
+from storage import queries
 from storage.session import open_store
 from tests.synthetic_run import fill_run
 
@@ -84,6 +85,7 @@ OVERRIDES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("demo", {"dataset.band": [0.8, 0.3]}),
     ("demo", {"shared": "maybe"}),
     ("demo", {"seed": -1}),
+    ("demo", {"budget.money": 5}),
     ("demo", {"seed.x": 1}),
     ("demo", {"kind": "both"}),
     ("demo", {"kind": "self_train"}),
@@ -114,12 +116,22 @@ COMMANDS = (
     "reprot",
     "init taken",
     "init a --preset mircro",
+    "init taken/below",
     "check demo --iterations 0",
+    "check --run",
+    "run demo --iterations 0",
+    "resume demo --iterations 0",
     "run nosuch",
     "run demo --set nonsense",
     "run demo --set dataset.votes=none",
     "run demo --name a/b --iterations -1 --set dataset.candidats=3",
     "run demo --tag 'Not a tag'",
+    "run ablation --name mine",
+    "run ablation --iterations 2",
+    "run ablation --tag mine",
+    "run ablation --json",
+    "run demo --seeds 2",
+    "run demo --plan",
     "run demo --name other",
     "resume nobody",
     "report nobody",
@@ -128,8 +140,24 @@ COMMANDS = (
     "show questions demo 1 --url " + _NOWHERE,
     "show labels nobody",
     "show cost nobody",
+    "show series nobody",
+    "show series demo --name label_acuracy",
+    "show alerts nobody",
     "show matrix nobody",
     "compare nobody",
+    "compare demo:7 --suite srt",
+    "compare demo:1 --benchmark nosuch",
+    "compare demo:1 --suite nosuch",
+    "compare demo:1 demo:2 --benchmark math500",
+    "compare demo:1 --benchmark micro --metric best",
+    "compare demo --metric pass@2",
+    "compare demo --metric greedy --picture x.pdf --by step",
+    "compare demo --series kl",
+    "audit plan --drop 0",
+    "audit draw nobody 1 --size 5",
+    "audit draw demo 1 --size 0",
+    "audit draw demo 9 --size 5",
+    "audit draw demo 1 --size 5 --oracle exact",
     "evaluate " + _NOWHERE + "/v1 micro",
     "evaluate http://u@h/v1 micro --model m",
     "evaluate http://h/v1 micro --model m --key-variable UNSET",
@@ -158,6 +186,9 @@ COMMANDS = (
     "export votes demo 1 r.csv --kept --verdict kept",
     "export votes demo 1 nowhere/r.csv",
     "methods grade 1",
+    "methods easyr1 --preset micro --role challenger --out x",
+    "methods easyr1 --preset micro --role judge --out x",
+    "methods easyr1 --preset micro --set solver.reward.type=scrl --out x",
     "store serve --host 0.0.0.0 --no-keys",
     "store keys add me --scope all",
     "store keys revoke you",
@@ -231,12 +262,17 @@ def _of_commands(folder: Path) -> Iterator[str]:
     (folder / "taken").touch()
     store = open_store(home.database, create=True)
     fill_run(store, "demo", per_level=2)
-    store.close()
+    with store.read() as session:
+        evaluations = queries.evaluations.list_evaluations(session)
     for command in COMMANDS:
         result = CliRunner().invoke(app, shlex.split(command))
         assert result.exit_code in (1, 2), (command, result.output)
         lines = (line.strip("│╭╮╰╯─ ") for line in result.stderr.splitlines())
         yield "\n".join((f"$ coevo {command}", *(_indented(line) for line in lines if line)))
+    assert sorted(path.name for path in folder.iterdir()) == ["home", "taken"]  # nothing is left half-written
+    with store.read() as session:
+        assert queries.evaluations.list_evaluations(session) == evaluations
+    store.close()
 
 
 def _of_requests(folder: Path) -> Iterator[str]:

@@ -65,10 +65,8 @@ def test_without_samples_the_greedy_answer_is_the_only_one() -> None:
     with Grader() as grader:
         evaluated, answers = graded(items, replies, grader, "choice")
     assert evaluated == [Evaluated("a", None, 1, 1, True, True), Evaluated("b", None, 1, 0, False, False)]
-    assert [(answer.sample_index, answer.answer, answer.verdict) for answer in answers] == [
-        (GREEDY, "B", "equal"),
-        (GREEDY, None, None),
-    ]
+    greedy = [(answer.sample_index, answer.answer, answer.verdict) for answer in answers]
+    assert greedy == [(GREEDY, "B", "equal"), (GREEDY, None, None)]
 
 
 def test_a_model_that_is_not_asked_greedily_has_sampled_answers_only() -> None:
@@ -129,8 +127,4 @@ def test_an_evaluation_that_was_cut_off_goes_on_after_its_last_batch(sqlite: Sto
     assert row.seconds > 0
     assert {(result.samples, result.correct, result.greedy_correct) for result in results} == {(2, 2, True)}
     texts = read_texts(evaluation_path(tmp_path, key), ["i003"])
-    assert [(text.sample_index, text.text) for text in texts] == [
-        (0, r"\boxed{3}"),
-        (1, r"\boxed{3}"),
-        (GREEDY, r"\boxed{3}"),
-    ]
+    assert [(text.sample_index, text.text) for text in texts] == [(i, r"\boxed{3}") for i in (0, 1, GREEDY)]

@@ -94,29 +94,27 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
     assert [row.key for row in prefect.read_artifacts(**filters)] == ["deleted-1-evaluate"]
 
 
-def test_a_refused_password_does_not_end_the_run(prefect: SyncPrefectClient, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {PREFECT_API_AUTH_STRING: "coevo:another"},
+        {PREFECT_API_URL: "http://127.0.0.1:1/api", PREFECT_CLIENT_MAX_RETRIES: 0},
+    ],
+    ids=["a refused password", "no Prefect"],
+)
+@pytest.mark.usefixtures("prefect")
+def test_a_run_goes_on_while_prefect_refuses_or_is_away_and_says_what_is_lost(
+    settings: dict[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     with artifacts.written():
         progress = artifacts.StageProgress(StageKey("refused", 1, "evaluate"))
-    with temporary_settings({PREFECT_API_AUTH_STRING: "coevo:another"}), artifacts.written():
+    with temporary_settings(settings), artifacts.written():
         progress.update(50.0)
         progress.remove()
         artifacts.stage_result(StageKey("refused", 1, "evaluate"), RESULT, "")
         artifacts.dashboard_link("refused", "http://127.0.0.1:8080")
     assert {record.levelname for record in caplog.records} == {"WARNING"}
-
-
-def test_a_run_goes_on_while_prefect_is_away_and_says_what_is_lost(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with (
-        temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}),
-        temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}),
-        artifacts.written(),
-    ):
-        progress = artifacts.StageProgress(StageKey("away", 2, "evaluate"))
-        progress.update(50.0)
-        artifacts.stage_result(StageKey("away", 2, "evaluate"), RESULT, "")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert len(caplog.records) >= 2  # the progress, and the result
 
 
 def test_pages_are_linked_only_where_the_dashboard_s_address_is_known() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,57 +23,56 @@ from orchestrator.question_sets.benchmarks import (
 )
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which the shipped benchmarks' questions are looked for."""
+    monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
+    return tmp_path
+
+
 def test_the_tiny_world_s_benchmark_has_1000_questions_of_six_levels() -> None:
     items = load_benchmark("micro")
     assert len(items) >= 1000
     assert {item.level for item in items} == set("123456")
 
 
-def test_a_file_may_have_questions_without_levels_and_blank_lines(tmp_path: Path) -> None:
+def test_a_file_may_have_questions_without_levels_blank_lines_and_lone_surrogates(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text(
-        '{"id": 1, "problem": "p", "answer": 2, "level": 3}\n\n{"id": "b", "problem": "q", "answer": "x"}\n'
+        '{"id": 1, "problem": "p", "answer": 2, "level": 3}\n\n'
+        r'{"id": "b\ud83d", "problem": "q\ud83d", "answer": "x\ud83d"}'
     )
-    assert load_benchmark(str(file)) == [BenchmarkItem("1", "p", "2", "3"), BenchmarkItem("b", "q", "x", None)]
+    expected = [BenchmarkItem("1", "p", "2", "3"), BenchmarkItem("b\ufffd", "q\ufffd", "x\ufffd", None)]
+    assert load_benchmark(str(file)) == expected
+
+
+LONG = json.dumps({"x" * 100_000: 1})
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("name", "content", "complaint"),
     [
-        (
-            '{"id": 1, "problem": "p", "answer": 2}\n{"id": 2, "problem": "p"}\n',
-            "line 2: column 'answer': expected a text or a number, got none; the columns are 'id', 'problem'",
-        ),
-        ("not JSON\n", "line 1: not JSON"),
-        ('["id", "problem", "answer"]\n', "line 1"),
-        ('{"id": 1, "problem": "p", "answer": 2}\n' * 2, "no id twice"),
-        ("\n", "at least one question"),
+        ("b.jsonl", '{"id": 1, "problem": "p", "answer": 2}\n{"id": 2, "problem": "p"}\n', "line 2: column 'answer': "),
+        ("b.jsonl", "not JSON\n", "line 1: not JSON"),
+        ("b.jsonl", '["id", "problem", "answer"]\n', "line 1"),
+        ("b.jsonl", '{"id": 1, "problem": "p", "answer": 2}\n' * 2, "no id twice"),
+        ("b.jsonl", "\n", "at least one question"),
+        ("b.jsonl", LONG, "the columns are 'x+…$"),
+        ("b.jsonl", None, "cannot be read"),
+        ("mmlu_pro", {"options": ["x", "y"], "answer": "C"}, "expected a letter up to B, got 'C'"),
+        ("mmlu_pro", {"options": "x, y", "answer": "A"}, "column 'options': expected a list of options"),
+        ("mmlu_pro", {"options": ["x", "y"], "answer": True}, "column 'answer': expected a text or a number"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(tmp_path: Path, content: str, complaint: str) -> None:
-    file = tmp_path / "bad.jsonl"
-    file.write_text(content)
-    with pytest.raises(BenchmarkError, match=f"bad.jsonl.*{complaint}"):
-        load_benchmark(str(file))
-
-
-def test_a_message_about_a_file_is_short_whatever_the_file_has(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_text(json.dumps({"x" * 100_000: 1}))
-    with pytest.raises(BenchmarkError, match=r"the columns are 'x+…$") as error:
-        load(str(file))
+def test_a_bad_file_is_named_with_what_is_wrong_however_long_it_is(
+    folder: Path, name: str, content: str | dict[str, object] | None, complaint: str
+) -> None:
+    file = folder / (name if name.endswith(".jsonl") else f"{name}.jsonl")
+    if content is not None:
+        file.write_text(content if isinstance(content, str) else json.dumps({"question": "Which?", **content}))
+    with pytest.raises(BenchmarkError, match=f"{file.name}.*{complaint}") as error:
+        load_benchmark(str(file) if name == file.name else name)
     assert len(str(error.value)) < 2_000
-
-
-def test_lone_surrogates_in_a_file_are_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "b.jsonl"
-    file.write_text(r'{"id": "1\ud83d", "problem": "p\ud83d", "answer": "2\ud83d"}')
-    assert load_benchmark(str(file)) == [BenchmarkItem("1\ufffd", "p\ufffd", "2\ufffd", None)]
-
-
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(BenchmarkError, match=r"nowhere\.jsonl: cannot be read: No such file"):
-        load_benchmark("nowhere.jsonl")
 
 
 def test_a_parquet_and_a_csv_file_are_read_alike(tmp_path: Path) -> None:
@@ -96,12 +94,6 @@ def test_numbers_in_a_csv_file_keep_all_their_digits(tmp_path: Path) -> None:
     loaded = load_benchmark(str(tmp_path / "b.csv"))
     assert [item.answer for item in loaded] == ["12345678901234567890123", "0.5", "9007199254740993"]
     assert [item.level for item in loaded] == ["1", "0.25", None]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COEVO_BENCHMARKS", str(tmp_path))
-    return tmp_path
 
 
 def test_options_are_lettered_and_the_answer_is_a_letter(folder: Path) -> None:
@@ -137,26 +129,12 @@ def test_options_of_their_own_columns_are_put_into_an_order_that_does_not_change
     assert {item.answer for item in items} == {*"ABCD"}
 
 
-@pytest.mark.parametrize(
-    ("row", "complaint"),
-    [
-        ({"options": ["x", "y"], "answer": "C"}, "expected a letter up to B, got 'C'"),
-        ({"options": "x, y", "answer": "A"}, "column 'options': expected a list of options, got 'x, y'"),
-        ({"options": ["x", "y"], "answer": True}, "column 'answer': expected a text or a number, got 'True'"),
-    ],
-)
-def test_bad_options_are_named(folder: Path, row: dict, complaint: str) -> None:
-    (folder / "mmlu_pro.jsonl").write_text(json.dumps({"question": "Which?", **row}))
-    with pytest.raises(BenchmarkError, match=re.escape(complaint)):
-        load_benchmark("mmlu_pro")
-
-
 def test_an_own_definition_lies_beside_its_questions(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\n[columns]\nquestion = "q"\nanswer = "a"\n')
     (tmp_path / "mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}')
     assert load_benchmark(str(tmp_path / "mine.toml")) == [BenchmarkItem("mine/00000", "1 + 1?", "2")]
     (tmp_path / "mine.toml").write_text('title = "mine"\nsource = "me"\noption = "no text"\n')
-    with pytest.raises(BenchmarkError, match=r"option: expected a text with \{letter\} and \{text\}, got 'no text'"):
+    with pytest.raises(BenchmarkError, match=r"option: .*\{letter\}.*'no text'"):
         load_benchmark(str(tmp_path / "mine.toml"))
     (tmp_path / "mine.toml").write_text('title = "mine"\nprompt = "no question"\ncolour = "red"\n')
     with pytest.raises(BenchmarkError, match=r"(?s)mine\.toml: not valid.*source.*colour"):
@@ -174,7 +152,7 @@ def test_every_shipped_suite_names_shipped_benchmarks() -> None:
         suite = read_suite(file.stem)
         assert set(suite.protocols()) <= set(known)
         assert suite.source
-    with pytest.raises(BenchmarkError, match="suite nosuch: no such suite; expected one of evol-rl"):
+    with pytest.raises(BenchmarkError, match=r"suite nosuch: .*evol-rl"):
         read_suite("nosuch")
 
 
@@ -202,12 +180,9 @@ def test_a_limit_draws_a_sample_over_all_levels_that_a_larger_one_contains() -> 
 
 
 def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> None:
-    config = CoEvolution.model_validate(
-        {
-            "evaluation": {"also": ["aime24"], "suite": "scrl", "samples": 4},
-            "early_stopping": {"benchmark": "micro-validation"},
-        }
-    )
+    evaluation = {"also": ["aime24"], "suite": "scrl", "samples": 4}
+    stopping = {"benchmark": "micro-validation"}
+    config = CoEvolution.model_validate({"evaluation": evaluation, "early_stopping": stopping})
     protocols = evaluated_in(config)
     assert [*protocols] == [
         "micro",
@@ -219,11 +194,7 @@ def test_a_run_s_benchmarks_are_its_own_the_suite_s_and_early_stopping_s() -> No
         "minerva",
         "gpqa_main",
     ]
-    assert {name: protocols[name].samples for name in ("micro", "aime24", "math500")} == {
-        "micro": 4,
-        "aime24": 4,
-        "math500": 16,
-    }
+    assert [protocols[name].samples for name in ("micro", "aime24", "math500")] == [4, 4, 16]
     assert protocols["math500"].sampling.top_p == 0.95
 
 

@@ -99,8 +99,5 @@ def test_the_series_and_the_report_keep_the_branch_apart_from_the_loop(store: St
     assert branches == [None, None, 0.75, 0.75]
     assert [iteration["after_labelled"] is None for iteration in in_json] == [True, True, False, False]
     assert in_json[2]["after_labelled"]["greedy"]["value"] == 1
-
-
-def test_a_run_without_a_branch_has_no_figures_of_it(store: Store) -> None:
     fill_run(store, "plain", per_level=1)
     assert [row["after_labelled"] for row in iterations(store, "plain")] == [None] * 4

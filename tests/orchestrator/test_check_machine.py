@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,30 +14,29 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
 
 from core.processes import identity as processes
 from core.settings.parsing import load_config
 from orchestrator.check.machine.examine import OF_MACHINE, OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
 from orchestrator.check.presets import preset_path
-from orchestrator.cli import app
 from orchestrator.cli import check as command
 from orchestrator.installation.home import MICRO_MODEL, Home, Services
 from orchestrator.installation.ports import Ports, free_port
 from storage.session import Store
+from tests.commands import coevo, json_of
 
 FAKE_EASYR1 = Path(__file__).parents[1] / "trainers" / "fake_easyr1"
 FREE = Ports(*(free_port() for _ in range(4)))
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
-    for variable in ("COEVO_DATABASE", "COEVO_RAY_ADDRESS", "RAY_ADDRESS"):
-        monkeypatch.delenv(variable, raising=False)
-    (tmp_path / "home").mkdir(mode=0o700)
-    return Home(tmp_path / "home")
+def home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home below that of the fixture `sqlite`: it has no store yet."""
+    own = Home(home.path / "home")
+    own.path.mkdir(mode=0o700)
+    monkeypatch.setenv("COEVO_HOME", str(own.path))
+    return own
 
 
 def check(name: str, subject: Subject) -> Result:
@@ -112,11 +110,6 @@ def test_a_small_disk_is_compared_with_the_checkpoints_of_the_preset(home: Home)
     result = check("disk", Subject(home, subject.config, free=lambda _: 200 * 2**30))
     assert_fault(result, "200.0 GiB free", f"up to {needed:.1f} GiB", "free space")
     assert check("disk", Subject(home, free=lambda _: 200 * 2**30)).status == "ok"
-
-
-def test_the_address_of_a_ray_that_is_gone_is_to_be_unset(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:1")
-    assert_fault(check("Ray's address", Subject(home)), "ray://127.0.0.1:1, where no Ray answers", "unset RAY_ADDRESS")
 
 
 def test_recorded_services_that_have_ended_are_named(home: Home) -> None:
@@ -218,29 +211,24 @@ _HEADERS = [
 ]
 
 
-@pytest.mark.parametrize("header", _HEADERS, ids=lambda header: header[:40])
-def test_a_file_of_weights_with_a_wrong_header_is_named(header: str, home: Home, model: Path) -> None:
-    content = header.encode()
-    next(model.glob("*.safetensors")).write_bytes(struct.pack("<Q", len(content)) + content)
-    assert_fault(check("base model", of_preset(home, base_model=str(model))), "is not a whole safetensors file")
+_DEEP = "[" * 100_000
+_BROKEN = [
+    *(("tokenizer.json", content, "its tokenizer cannot be loaded") for content in ("[]", "null", '"x"', "{", _DEEP)),
+    *(("tokenizer_config.json", content, "its tokenizer cannot be") for content in ("[]", "null", '"x"', "{", _DEEP)),
+    ("chat_template.jinja", "{{ raise_exception('never') }}", "chat_template.*never"),
+    *(
+        ("model.safetensors.index.json", index, "is not an index of shards")
+        for index in ("[]", "null", "{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}', _DEEP)
+    ),
+    *(("*.safetensors", header, "is not a whole safetensors file") for header in _HEADERS),
+]
 
 
-@pytest.mark.parametrize("index", ["[]", "null", "{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}', "[" * 100_000])
-def test_a_wrong_index_of_shards_is_named(index: str, home: Home, model: Path) -> None:
-    (model / "model.safetensors.index.json").write_text(index)
-    assert_fault(check("base model", of_preset(home, base_model=str(model))), "is not an index of shards")
-
-
-@pytest.mark.parametrize("content", ["[]", "null", '"x"', "{", "[" * 100_000])
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_a_broken_tokenizer_is_named(name: str, content: str, home: Home, model: Path) -> None:
-    (model / name).write_text(content)
-    assert_fault(check("base model", of_preset(home, base_model=str(model))), "its tokenizer cannot be loaded")
-
-
-def test_a_chat_template_that_renders_no_chat_is_named(home: Home, model: Path) -> None:
-    (model / "chat_template.jinja").write_text("{{ raise_exception('never') }}")
-    assert_fault(check("base model", of_preset(home, base_model=str(model))), "chat_template.*never")
+@pytest.mark.parametrize(("name", "content", "fault"), _BROKEN, ids=lambda value: value[:40])
+def test_a_broken_file_of_a_model_is_named(name: str, content: str, fault: str, home: Home, model: Path) -> None:
+    header = struct.pack("<Q", len(content)) if name == "*.safetensors" else b""
+    next(model.glob(name)).write_bytes(header + content.encode())
+    assert_fault(check("base model", of_preset(home, base_model=str(model))), fault)
 
 
 def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:
@@ -260,20 +248,15 @@ def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(ho
     assert_fault(check("EasyR1", preset(FAKE_EASYR1)), "No module named '(vllm|flash_attn|peft)'", "docs/gpu.md")
 
 
-def test_the_command_prints_faults_with_their_mends_and_exits_with_1(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del home
+def test_the_command_prints_faults_with_their_mends_and_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = [known_check for known_check in OF_MACHINE if known_check[0] in ("home", "memory", "Ray's address")]
     monkeypatch.setattr(command, "OF_MACHINE", quick)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    result = CliRunner().invoke(app, ["check"])
-    assert result.exit_code == 1
-    assert "fault   Ray's address" in result.stdout
-    assert "-> unset RAY_ADDRESS" in result.stdout
-    assert "faults: 1, warnings: " in result.stdout
-    printed = json.loads(CliRunner().invoke(app, ["check", "--json"]).stdout)
-    assert [row["name"] for row in printed["checks"] if row["status"] == "fault"] == ["Ray's address"]
-    assert (printed["faults"], len(printed["checks"])) == (1, 3)
+    printed = coevo("check", status=1).stdout
+    for said in ("fault   Ray's address", "127.0.0.1:1, where no Ray answers", "-> unset RAY_ADDRESS", "faults: 1, "):
+        assert said in printed
+    found = json_of("check", status=1)
+    assert [row["name"] for row in found["checks"] if row["status"] == "fault"] == ["Ray's address"]
+    assert (found["faults"], len(found["checks"])) == (1, 3)
     monkeypatch.delenv("RAY_ADDRESS")
-    assert CliRunner().invoke(app, ["check"]).exit_code == 0
+    coevo("check")

@@ -8,49 +8,33 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
 
 from core.settings.audit import Audit
 from core.settings.parsing import load_config
 from core.types import TINY_BASES
 from orchestrator.check.needs import lacks_a_judge
 from orchestrator.check.presets import describe, details_of, preset_names
-from orchestrator.cli import app
 from orchestrator.installation.home import PRESETS
 from services.api.app import PREFIX, create_app
 from services.api.installation import Installation
 from services.api.schemas import PresetDetails
 from storage.session import Store
+from tests.commands import coevo
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 JUDGED = [path.stem for path in sorted(PRESETS.glob("*.toml")) if lacks_a_judge(load_config(path))]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("COEVO_RAY_ADDRESS", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def coevo(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["check", *arguments])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_the_list_has_every_preset_with_its_cost_and_what_is_missing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [json.loads(line) for line in coevo("--presets", "--json").splitlines()]
+def test_the_list_has_every_preset_with_its_cost_and_what_is_missing() -> None:
+    rows = [json.loads(line) for line in coevo("check", "--presets", "--json").stdout.splitlines()]
     assert [row["name"] for row in rows] == preset_names() == sorted(path.stem for path in PRESETS.glob("*.toml"))
     for row in rows:
         tiny = row["base_model"] in TINY_BASES
         assert (row["hours"] is None, row["gpus"] == 0) == (tiny, tiny)
         assert tiny or [need["here"] for need in row["needs"] if need["kind"] == "model"] == [False]
         assert row["about"].endswith("."), row["about"]
-    monkeypatch.delenv("COLUMNS", raising=False)
-    lines = coevo("--presets").splitlines()
+    lines = coevo("check", "--presets", COLUMNS=None).stdout.splitlines()
     for row in rows:
         [line] = [line for line in lines if line.split()[:1] == [row["name"]]]
         assert row["about"] in line

@@ -15,16 +15,8 @@ from orchestrator.installation.home import MICRO_MODEL
 def parameters_built(shape: Shape) -> int:
     """The number of parameters of a model that transformers builds from the shape, without allocating memory."""
     kind = Qwen3Config if shape.normed_heads else Qwen2Config if shape.attention_bias else LlamaConfig
-    names = (
-        "hidden_size",
-        "num_hidden_layers",
-        "intermediate_size",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "vocab_size",
-        "tie_word_embeddings",
-    )
+    sizes = ("hidden_size", "num_hidden_layers", "intermediate_size", "head_dim", "vocab_size")
+    names = (*sizes, "num_attention_heads", "num_key_value_heads", "tie_word_embeddings")
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(kind(**{name: getattr(shape, name) for name in names}))
     return sum(parameter.numel() for parameter in model.parameters())
@@ -43,25 +35,20 @@ def test_a_shape_is_read_from_the_model_s_config() -> None:
     assert shape.kv_bytes(4) == 2 * 4 * 1 * 32 * 4
 
 
-def test_a_model_whose_shape_is_unknown_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SizingError, match="got models/Other-9B, which has none"):
-        shape_of("models/Other-9B")
-    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
-    with pytest.raises(SizingError, match="model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"):
-        shape_of(str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
+        (None, "got models/Other-9B, which has none"),
         ("[" * 100_000, "cannot read"),
-        ("[]", "model_type: expected one of llama, qwen2, qwen3, got None"),
-        ('{"model_type": ["qwen3"]}', r"model_type: expected one of llama, qwen2, qwen3, got \['qwen3'\]"),
+        ("[]", "model_type: .*None"),
+        ('{"model_type": ["qwen3"]}', "model_type: "),
+        ('{"model_type": "mixtral"}', "model_type: expected one of llama, qwen2, qwen3, got 'mixtral'"),
         ('{"model_type": "qwen3"}', "hidden_size: "),
-        ('{"model_type": "qwen3", "num_attention_heads": 0}', "num_attention_heads: expected more than 0, got 0"),
+        ('{"model_type": "qwen3", "num_attention_heads": 0}', "num_attention_heads: "),
     ],
 )
-def test_a_config_that_is_no_model_s_is_refused(tmp_path: Path, config: str, complaint: str) -> None:
-    (tmp_path / "config.json").write_text(config)
+def test_a_model_whose_shape_is_not_known_is_refused(tmp_path: Path, config: str | None, complaint: str) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
     with pytest.raises(SizingError, match=complaint):
-        shape_of(str(tmp_path))
+        shape_of("models/Other-9B" if config is None else str(tmp_path))

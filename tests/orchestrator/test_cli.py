@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import typer
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from orchestrator.cli import _COMMANDS, _prepared, app
 from orchestrator.installation.home import Home
 from storage.queries.runs import LIMITS
 from storage.session import open_store
+from tests.commands import coevo, words
 from tests.synthetic_run import create
 
 NAMES = [name for names in _COMMANDS.values() for name in names]
@@ -27,11 +27,6 @@ PATHS = [
     for name, target in names.items()
     for path in ([name] if isinstance(target, str) else [name, *(f"{name} {below}" for below in target.names)])
 ]
-
-
-def words(text: str) -> str:
-    """The text without the terminal's line breaks and frames."""
-    return " ".join(text.replace("│", " ").split())
 
 
 def test_there_are_at_most_16_commands_at_the_top() -> None:
@@ -62,47 +57,32 @@ def test_the_help_names_every_command_and_imports_none() -> None:
     assert ours == {"orchestrator", "orchestrator.cli", "core", "core.processes", "core.processes.imports"}
 
 
-def test_an_unknown_command_is_refused_and_a_similar_one_is_suggested() -> None:
-    result = CliRunner().invoke(app, ["reprot"])
-    assert result.exit_code == 2
-    assert "No such command 'reprot'. Did you mean 'report'" in words(result.output)
-
-
 def test_the_version_is_the_package_s() -> None:
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"coevo {version('coevo')}\n"
+    assert coevo("--version").stdout == f"coevo {version('coevo')}\n"
 
 
-def test_brackets_in_a_help_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_in_a_help_are_shown_and_no_line_is_broken_where_its_source_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Rich takes `[audit.judge]` for a style and leaves it out."""
     tool = typer.Typer(add_completion=False)
 
     @tool.command()
     def judge(size: int = typer.Option(1, help="As in [audit]; see [[x]] too.")) -> None:
-        """Fill in [audit.judge]."""
-
-    def shown(command: Any) -> str:
-        command.main(["--help"], standalone_mode=False)
-        return words(capsys.readouterr().out)
-
-    assert "[audit.judge]" not in shown(get_command(tool))
-    printed = shown(_prepared(get_command(tool)))
-    assert "Fill in [audit.judge]." in printed
-    assert "As in [audit]; see [[x]] too." in printed
-
-
-def test_a_help_is_not_broken_where_its_source_is(capsys: pytest.CaptureFixture[str]) -> None:
-    tool = typer.Typer(add_completion=False)
-
-    @tool.command()
-    def judge() -> None:
-        """A line.
+        """Fill in [audit.judge].
 
         Begun here and
         ended here.
         """
 
-    _prepared(get_command(tool)).main(["--help"], standalone_mode=False)
-    assert "Begun here and ended here." in capsys.readouterr().out
+    def shown(command: Any) -> str:
+        command.main(["--help"], standalone_mode=False)
+        return capsys.readouterr().out
+
+    assert "[audit.judge]" not in shown(get_command(tool))
+    printed = shown(_prepared(get_command(tool)))
+    for text in ("Fill in [audit.judge].", "As in [audit]; see [[x]] too.", "Begun here and ended here."):
+        assert text in printed
 
 
 def completed(line: str, home: Path) -> list[str]:
@@ -124,5 +104,5 @@ def test_a_shell_completes_commands_presets_runs_and_options(tmp_path: Path) -> 
 
 
 def test_the_help_of_resume_names_every_setting_that_a_run_may_change() -> None:
-    shown = words(CliRunner().invoke(app, ["resume", "--help"]).output)
+    shown = words(coevo("resume", "--help").output)
     assert f"Change a setting that a run may change: {', '.join(LIMITS)}, such as budget.hours=24." in shown

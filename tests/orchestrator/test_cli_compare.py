@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
-from typer.testing import CliRunner
 
 from core.settings.evaluation import Protocol
 from core.settings.parsing import parse_config
 from core.settings.training import Sampling
 from core.types import Checkpoint, Evaluated
-from orchestrator.cli import app
+from orchestrator.installation.home import Home
 from orchestrator.pictures import comparison as pictures
 from orchestrator.pictures.comparison import Panel
 from orchestrator.question_sets.benchmarks import read_suite
 from storage import queries
 from storage.rows import ExperimentRun, SeriesPoint
 from storage.session import Store
+from tests.commands import coevo, json_of, refusal
 from tests.stored_evaluations import store_answers_of
 from tests.synthetic_run import add_evaluations, create
 
@@ -29,12 +28,10 @@ SUITE = read_suite("srt").protocols()  # 32 samples on each of three benchmarks
 
 
 @pytest.fixture
-def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(home: Home, sqlite: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Runs `mine` and `other`, whose base model and first Solver were evaluated as the suite srt says; `other`'s Solver
     was not yet evaluated on AMC."""
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     for run in ("mine", "other"):
         with sqlite.write() as session:
             create(session, run)
@@ -67,6 +64,10 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> list[Panel]:
     return drawn
 
 
+def output_of(*arguments: object) -> str:
+    return coevo("compare", *arguments).stdout
+
+
 def add_run(session: Session, name: str, right: Sequence[bool], kl: float, seed: int = 1) -> None:
     """A run of which only S(1) was evaluated, on a question for each of `right`."""
     config = parse_config({"iterations": 1, "seed": seed, "evaluation": {"benchmark": "b.jsonl"}}, "test")
@@ -76,12 +77,6 @@ def add_run(session: Session, name: str, right: Sequence[bool], kl: float, seed:
     items = [Evaluated(f"q{i}", None, 2, 2 * is_right, is_right, is_right) for i, is_right in enumerate(right)]
     add_evaluations(session, checkpoint=solver.id, benchmark="b.jsonl", items=items)
     queries.series.put_series(session, name, [SeriesPoint(1, "kl", "", "", kl, None, None, 2)])
-
-
-def output_of(*arguments: str, status: int = 0) -> str:
-    result = CliRunner().invoke(app, ["compare", *arguments])
-    assert result.exit_code == status, result.output
-    return result.stdout if status == 0 else result.stderr
 
 
 def test_models_are_compared_on_a_suite_and_on_its_average(store: Store) -> None:
@@ -108,7 +103,7 @@ def test_no_figure_of_an_arm_is_cut_off_in_a_narrow_terminal(
                 accuracy = SeriesPoint(1, "label_accuracy", "kept", "exact", 0.7 + seed / 100, 0.6, 0.9, 100)
                 queries.series.put_series(session, name, [accuracy])
                 queries.experiments.add_run(session, ExperimentRun(name, "wide", arm, position, seed))
-    comparison = json.loads(output_of("wide", "--json"))
+    comparison = json_of("compare", "wide")
     monkeypatch.setenv("COLUMNS", str(columns))
     text = output_of("wide")
     assert max(map(len, text.splitlines())) <= columns
@@ -121,28 +116,21 @@ def test_no_figure_of_an_arm_is_cut_off_in_a_narrow_terminal(
     assert "labels" in text
 
 
-def test_a_missing_evaluation_is_named_with_its_command(store: Store) -> None:
+def test_a_missing_evaluation_is_named_with_the_command_that_asks_in_the_same_way(store: Store) -> None:
     text = output_of("mine:1", "other:1", "http://h/v1#m", "--suite", "srt")
     assert "other:1: no evaluation to compare on amc23. This makes it: coevo evaluate other:1 --suite srt\n" in text
     assert "This makes it: coevo evaluate http://h/v1 --model m --suite srt\n" in text
     text = output_of("mine:1", "other:1", "--benchmark", "amc23", "--benchmark", "aime24", "--metric", "pass@16")
-    # The command asks in the way in which the other model was asked.
     assert "This makes it: coevo evaluate other:1 amc23 --samples 32 --max-tokens 3072\n" in text
     text = output_of("mine:1", "--benchmark", "amc23", "--benchmark", "math500", "--metric", "pass@16")
-    assert (
-        "mine:1: no evaluation to compare on math500. This makes it: coevo evaluate mine:1 math500 --samples 16\n"
-        in text
-    )
-    comparison = json.loads(output_of("mine:1", "other:1", "--suite", "srt", "--json"))
+    assert "This makes it: coevo evaluate mine:1 math500 --samples 16\n" in text
+    comparison = json_of("compare", "mine:1", "other:1", "--suite", "srt")
     assert comparison["missing"] == {"other:1": ["amc23"]}
     assert [row["average"] is None for row in comparison["rows"]] == [False, True]
-
-
-def test_the_command_for_what_is_missing_asks_in_the_same_way(store: Store) -> None:
     protocol = Protocol(samples=2, sampling=Sampling(temperature=0.6, top_p=0.95, top_k=20))
     store_answers_of(store, "/m/one", "math500", ["RX"], protocol=protocol)
-    text = output_of("/m/one", "mine:1", "--benchmark", "math500")
     options = "--samples 2 --temperature 0.6 --top-p 0.95 --top-k 20"
+    text = output_of("/m/one", "mine:1", "--benchmark", "math500")
     assert f"This makes it: coevo evaluate mine:1 math500 {options}\n" in text
 
 
@@ -167,7 +155,7 @@ def test_several_metrics_are_in_one_table(store: Store) -> None:
     assert [line[0] for line in lines if line[:1] and line[0].startswith("mine")] == ["mine:base"] * 2 + ["mine:1"] * 2
     # C(24, 16) / C(32, 16) sets of 16 have none of the 8 right answers to the first question: 0.12%.
     assert ["mine:base", *["49.9"] * 4] in lines
-    rows = json.loads(output_of("mine:base", "mine:1", "--suite", "srt", "--metric", "pass@16", "--json"))["rows"]
+    rows = json_of("compare", "mine:base", "mine:1", "--suite", "srt", "--metric", "pass@16")["rows"]
     assert rows[0]["average"]["figure"]["value"] == pytest.approx((1 - 735_471 / 601_080_390) / 2)
 
 
@@ -185,22 +173,19 @@ def test_a_folder_is_found_by_any_path_to_it(store: Store, tmp_path: Path, monke
     (tmp_path / "models" / "base").mkdir(parents=True)
     store_answers_of(store, str(tmp_path / "models" / "base"), "amc23", ["R" * 32] * 2, protocol=SUITE["amc23"])
     monkeypatch.chdir(tmp_path)
-    comparison = json.loads(output_of("models/base", "mine:1", "--benchmark", "amc23", "--json"))
+    comparison = json_of("compare", "models/base", "mine:1", "--benchmark", "amc23")
     assert comparison["missing"] == {}
     assert comparison["rows"][0]["cells"]["amc23"]["figure"]["value"] == 1
-
-
-def test_with_json_the_picture_s_path_is_not_on_standard_output(store: Store, tmp_path: Path) -> None:
-    picture = str(tmp_path / "k.png")
-    json.loads(output_of("mine:base", "mine:1", "--benchmark", "aime24", "--picture", picture, "--json"))
 
 
 def test_models_are_drawn_by_k(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
     picture = tmp_path / "k.png"
     arguments = ("mine:base", "mine:1", "--benchmark", "aime24", "--benchmark", "aime25", "--picture", str(picture))
     assert f"wrote {picture}\n" in output_of(*arguments)
+    drawn = [panel.title for panel in panels]
+    json_of("compare", *arguments)  # the picture's path is not on standard output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert [panel.title for panel in panels] == [
+    assert drawn == [
         f"{benchmark}: {figure}"
         for figure in ("pass@k", "maj@k", "majority's share")
         for benchmark in ("aime24", "aime25")
@@ -229,37 +214,29 @@ def test_runs_are_drawn_by_iteration_or_step_beside_their_series(
 
 def test_series_alone_need_no_benchmark_in_common(store: Store, tmp_path: Path, panels: list[Panel]) -> None:
     arguments = ["mine", "other", "--series", "kl", "--by", "step"]
-    curves = json.loads(output_of(*arguments, "--json", "--picture", str(tmp_path / "kl.png")))
+    curves = json_of("compare", *arguments, "--picture", tmp_path / "kl.png")
     assert [point["value"] for point in curves["kl"]["other"].values()] == [0.1, 0.2]
     assert [panel.title for panel in panels] == ["kl, nats"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "named"),
     [
-        (("mine:1", "--benchmark", "nosuch"), "benchmark nosuch: no such benchmark; expected one of aime24"),
-        (("mine:1", "--suite", "nosuch"), "suite nosuch: no such suite; expected one of evol-rl"),
-        (("mine:1", "other:1", "--benchmark", "math500"), "expected evaluations on math500, got none that is finished"),
         (("mine:1", "--suite", "srt", "--metric", "pass@33"), "metric pass@33: expected 33 samples of each question"),
-        (("mine:1", "--suite", "srt", "--metric", "best"), "metric: expected greedy, pass@K or maj@K"),
-        (("mine:7", "--suite", "srt"), "mine/solver/7"),
-        (("mine", "other", "--metric", "pass@2"), "--metric: expected with --picture"),
-        (("mine", "other", "--metric", "greedy", "--picture", "x.pdf", "--by", "step"), "--by step: "),
-        (("mine", "other", "--series", "kl"), "--series: expected with --picture or --json"),
         (("mine", "other", "--series", "nosuch", "--json"), "series nosuch: expected one of kl"),
         (("mine", "other:1", "--suite", "srt", "--picture", "x.png"), "expected only runs or only single models"),
-        (("mine:1", "--suite", "srt", "--series", "kl", "--picture", "x.png"), "--series: expected runs, got mine:1"),
-        (("mine", "--series", "kl", "--picture", "nowhere/x.png"), "nowhere/x.png: cannot be written: No such file"),
+        (("mine:1", "--suite", "srt", "--series", "kl", "--picture", "x.png"), "--series: "),
+        (("mine", "--series", "kl", "--picture", "nowhere/x.png"), "nowhere/x.png: "),
     ],
 )
-def test_what_cannot_be_compared_is_refused(store: Store, arguments: tuple[str, ...], words: str) -> None:
-    assert words in " ".join(output_of(*arguments, status=1).split())
+def test_what_cannot_be_compared_is_refused(store: Store, arguments: tuple[str, ...], named: str) -> None:
+    assert named in refusal("compare", *arguments)
 
 
 @pytest.mark.parametrize("name", ["fig.jpg", "fig", "fig.png.gz", ".pdf"])
 def test_a_picture_of_another_kind_is_refused_by_name(store: Store, tmp_path: Path, name: str) -> None:
     arguments = ("mine", "--series", "kl", "--picture", str(tmp_path / name))
-    assert "--picture" in output_of(*arguments, status=2)
+    assert "--picture" in refusal("compare", *arguments, status=2)
     assert not (tmp_path / name).exists()
 
 
@@ -279,11 +256,8 @@ def test_runs_are_drawn_by_any_metric_with_their_seeds(store: Store, tmp_path: P
             queries.experiments.add_run(session, ExperimentRun(f"x-{seed}", "x", "full", 0, seed))
     metrics = [option for name in ("pass@1", "majority", "kl") for option in ("--metric", name)]
     output_of("x", *metrics, "--picture", str(tmp_path / "x.png"))
-    assert [panel.title for panel in panels] == [
-        "pass@1 on b.jsonl",
-        "accuracy of the majority on b.jsonl",
-        "kl, nats",
-    ]
+    titles = ["pass@1 on b.jsonl", "accuracy of the majority on b.jsonl", "kl, nats"]
+    assert [panel.title for panel in panels] == titles
     dots = [[{t: figure.value for t, figure in run.items()} for run in panel.runs["full"]] for panel in panels]
     assert dots == [[{1: 0.5}, {1: 1.0}], [{1: 0.5}, {1: 1.0}], [{1: 0.1}, {1: 0.2}]]
 
@@ -291,6 +265,6 @@ def test_runs_are_drawn_by_any_metric_with_their_seeds(store: Store, tmp_path: P
 def test_models_that_were_asked_other_questions_are_refused(store: Store) -> None:
     model = "other/solver/1"
     store_answers_of(store, model, "amc23", ["R" * 32], protocol=Protocol(samples=32), checkpoint=model)
-    refused = output_of("mine:1", "other:1", "--benchmark", "amc23", status=1)
+    refused = refusal("compare", "mine:1", "other:1", "--benchmark", "amc23")
     assert "benchmark amc23: expected the same questions, asked in the same way, got mine:1: 2 questions" in refused
     assert "other:1: 1 questions" in refused

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from core.methods.srt import Rloo, Srt
 from core.settings.config import CoEvolution
 from core.settings.parsing import load_config
 from orchestrator.check.presets import preset_path
-from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from orchestrator.question_sets.prompts import read_prompts
 from services.inference.encoding import control_tokens
+from tests.commands import coevo, refusal, sets
 from trainers.easyr1.fit import SIGNALS
 
 ONE_GPU = {"trainer.type": "easyr1", "trainer.gpus_per_node": 1}
 SETTINGS = {"solver.reward.type": "srt", "solver.reward.loss_average": "token", **ONE_GPU}
 
 
-def sets(settings: dict[str, Any]) -> list[str]:
-    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
 
 
-def render(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["methods", "easyr1", *arguments])
-    return done.exit_code, done.output
+def render(out: Path, preset: str, *options: str, settings: Mapping[str, object] = {}) -> str:
+    given = sets(*(f"{name}={value}" for name, value in settings.items()))
+    return coevo("methods", "easyr1", "--preset", preset, "--out", out, *options, *given).output
 
 
-def test_the_files_of_a_preset_s_first_training(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code, output = render("--preset", "micro", "--out", str(out), *sets(SETTINGS))
-    assert code == 0, output
+def test_the_files_of_a_preset_s_first_training(out: Path) -> None:
+    output = render(out, "micro", settings=SETTINGS)
     assert "10 steps of 32 x 8 rollouts" in output
+    assert "Replaced" not in output  # model and prompts are here
     assert "vLLM samples the rollouts" in output
     names = {"config.yaml", "train.parquet", "validation.parquet", "chat_template.jinja", "job.json", "reward_shim.py"}
     assert {path.name for path in out.iterdir()} == {*names, "start"}
@@ -57,19 +56,12 @@ def test_the_files_of_a_preset_s_first_training(tmp_path: Path) -> None:
     assert all(json.loads(row["ground_truth"])["question"] in row["prompt"] for row in rows)
 
 
-def test_the_job_of_a_challenger_s_training(tmp_path: Path) -> None:
-    code, output = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(ONE_GPU))
-    assert code == 0, output
-    job = json.loads((tmp_path / "out" / "job.json").read_text())
-    assert (job["role"], job["solver"]["url"]) == ("challenger", "http://127.0.0.1:8000/solver/v1")
-
-
-def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> None:
+def test_a_challenger_s_job_has_the_settings_of_the_data_set(out: Path) -> None:
     """They decide which questions are malformed, and what the Solver's votes are worth, as in the run's own job."""
     settings = {"dataset.max_question_chars": 123, "dataset.denominator": "parsed", **ONE_GPU}
-    code, output = render("--preset", "demo", "--role", "challenger", "--out", str(tmp_path / "out"), *sets(settings))
-    assert code == 0, output
-    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    render(out, "demo", "--role", "challenger", settings=settings)
+    job = json.loads((out / "job.json").read_text())
+    assert job["role"] == "challenger"
     config = load_config(preset_path("demo"), settings)
     assert isinstance(config, CoEvolution)
     assert job["solver"] == {
@@ -83,16 +75,11 @@ def test_a_challenger_s_job_has_the_settings_of_the_data_set(tmp_path: Path) -> 
     assert job["stored_prompts"] == 8
 
 
-def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(tmp_path: Path) -> None:
+def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(out: Path) -> None:
     """The machine has neither the model nor a Challenger's questions."""
-    out = tmp_path / "out"
-    code, output = render("--preset", "rzero-qwen3-4b", "--role", "solver", "--out", str(out))
-    assert code == 0, output
+    output = render(out, "rzero-qwen3-4b", "--role", "solver")
     assert "15 steps of 128 x 5 rollouts" in output
-    assert (
-        "1920 questions and true answers as labels of the tiny world replace the preset's own, since what this"
-        in output
-    )
+    assert "1920 questions and true answers as labels of the tiny world replace the preset's own, since" in output
     assert "the tiny model's tokenizer and chat template replace those of models/Qwen3-4B-Base" in output
     config = yaml.safe_load((out / "config.yaml").read_text())
     actor, rollout = config["worker"]["actor"], config["worker"]["rollout"]
@@ -107,55 +94,35 @@ def test_a_loop_s_solver_is_rendered_with_replacements_that_are_named(tmp_path: 
     assert all(int(truth["label"]) == int(truth["truth"]) for truth in truths)
 
 
-def test_a_loop_s_challenger_is_rendered_with_a_replaced_tokenizer_only(tmp_path: Path) -> None:
-    code, output = render("--preset", "rzero-qwen3-4b", "--role", "challenger", "--out", str(tmp_path / "out"))
-    assert code == 0, output
+def test_a_loop_s_challenger_is_rendered_with_a_replaced_tokenizer_only(out: Path) -> None:
+    output = render(out, "rzero-qwen3-4b", "--role", "challenger")
     assert "5 steps of 128 x 4 rollouts" in output
-    assert output.count("tiny world") == 0
-    assert output.count("the tiny model's tokenizer") == 1
-    config = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
-    assert (config["trainer"]["max_steps"], config["worker"]["rollout"]["n"]) == (5, 4)
-
-
-def test_nothing_is_replaced_where_model_and_prompts_are_here(tmp_path: Path) -> None:
-    code, output = render("--preset", "micro", "--out", str(tmp_path / "out"), *sets(SETTINGS))
-    assert code == 0
-    assert "Replaced" not in output
+    assert (output.count("tiny world"), output.count("the tiny model's tokenizer")) == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "replaced", "why"),
     [
-        (
-            ("--preset", "micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"),
-            "320 questions and true answers as labels of the tiny world replace the preset's own, since the base model",
-        ),
-        (("--preset", "grpo"), "replace the preset's own, since prompts/polaris.parquet is not on this machine"),
-        (
-            ("--preset", "ttrl"),
-            "192 questions of the tiny world replace the preset's own, since aime24 is not on this machine",
-        ),
+        (("micro", "--set", "solver.reward.type=rzero", "--set", "prompts.labels=offline"), "320", "the base model"),
+        (("grpo",), "", "prompts/polaris.parquet is not on this machine"),
+        (("ttrl",), "192", "aime24 is not on this machine"),
     ],
 )
-def test_a_prompt_set_that_is_not_here_is_replaced(tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
-    code, output = render(*arguments, "--out", str(tmp_path / "out"))
-    assert code == 0, output
-    assert why in output
+def test_a_prompt_set_that_is_not_here_is_replaced(out: Path, arguments: list[str], replaced: str, why: str) -> None:
+    output = render(out, *arguments)
+    assert f"{replaced} questions " in output
+    assert f"replace the preset's own, since {why}" in output
 
 
-def test_a_local_model_s_own_tokenizer_is_used_and_must_have_a_chat_template(tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    shutil.copytree(MICRO_MODEL, model)
-    arguments = ("--preset", "demo", "--set", f"base_model={model}", "--out", str(tmp_path / "out"))
-    code, output = render(*arguments)
-    assert code == 0, output
-    assert "the tiny model's tokenizer" not in output
-    shutil.rmtree(tmp_path / "out")
+def test_a_local_model_s_own_tokenizer_is_used_and_must_have_a_chat_template(out: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(MICRO_MODEL, tmp_path / "model")
+    settings = {"base_model": model}
+    assert "the tiny model's tokenizer" not in render(out, "demo", settings=settings)
+    shutil.rmtree(out)
     (model / "chat_template.jinja").unlink()
-    code, output = render(*arguments)
-    assert code == 1
-    assert "its tokenizer has no chat template; put a chat_template.jinja there" in " ".join(output.split())
-    assert not (tmp_path / "out").exists()
+    refused = refusal("methods", "easyr1", "--preset", "demo", "--out", out, "--set", f"base_model={model}")
+    assert "its tokenizer has no chat template; put a chat_template.jinja there" in refused
+    assert not out.exists()
 
 
 METHOD_OF = {path.stem: load_config(path).solver.reward for path in sorted(PRESETS.glob("*.toml"))}
@@ -166,31 +133,11 @@ UNFIT |= {preset for preset, method in METHOD_OF.items() if isinstance(method, S
 
 
 @pytest.mark.parametrize("preset", METHOD_OF)
-def test_every_preset_is_rendered_or_refused_with_its_method_s_name(tmp_path: Path, preset: str) -> None:
-    code, output = render("--preset", preset, "--out", str(tmp_path / "out"))
+def test_every_preset_is_rendered_or_refused_with_its_method_s_name(out: Path, preset: str) -> None:
     if preset in UNFIT:
-        assert code == 1
-        assert f"solver.reward {METHOD_OF[preset].type}: EasyR1 cannot train this as asked" in " ".join(output.split())
+        refused = refusal("methods", "easyr1", "--preset", preset, "--out", out)
+        assert f"solver.reward {METHOD_OF[preset].type}: EasyR1 cannot train this as asked" in refused
+        assert not out.exists()
     else:
-        assert code == 0, output
-        assert (tmp_path / "out" / "config.yaml").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--preset", "micro", "--role", "challenger"), "role: this preset trains no Challenger; expected solver"),
-        (("--preset", "micro", "--role", "judge"), "role: expected solver or challenger, got 'judge'"),
-        (
-            ("--preset", "micro", "--set", "solver.reward.type=scrl"),
-            "solver.reward scrl: EasyR1 cannot train this as asked",
-        ),
-    ],
-)
-def test_a_training_that_cannot_be_rendered_is_refused_and_no_file_is_written(
-    tmp_path: Path, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, output = render(*arguments, "--out", str(tmp_path / "out"))
-    assert code == 1
-    assert complaint in " ".join(output.split())
-    assert not (tmp_path / "out").exists()
+        render(out, preset)
+        assert (out / "config.yaml").is_file()

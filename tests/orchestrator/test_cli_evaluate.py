@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from core.settings.evaluation import Protocol
 from core.settings.training import Sampling
 from core.types import GREEDY, Checkpoint, evaluation_id
-from orchestrator.cli import app
 from orchestrator.evaluation.manifest import key_of, manifest_of
 from orchestrator.evaluation.models import Model, find_model
 from orchestrator.installation.home import MICRO_MODEL, Home
@@ -25,16 +24,16 @@ from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.files.checkpoints import digest, manifest, verify
 from storage.files.texts import evaluation_path, read_texts
-from storage.session import Store, open_store
+from storage.session import Store
+from tests.commands import coevo, refusal
 from tests.fake_service import fake_service
 from tests.synthetic_run import create, evaluate, held_out
 
+pytestmark = pytest.mark.usefixtures("home")
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    return Home(tmp_path / "home")
+
+def evaluated(*arguments: object) -> Result:
+    return coevo("evaluate", *arguments)
 
 
 @pytest.fixture
@@ -43,10 +42,6 @@ def questions(tmp_path: Path) -> Path:
     rows = [{"id": i, "problem": f"What is {i} + 1?", "answer": i + 1, "level": 1 + i % 2} for i in range(6)]
     file.write_text("\n".join(map(json.dumps, rows)))
     return file
-
-
-def coevo(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *arguments])
 
 
 def answer(_: int, body: dict[str, Any]) -> tuple[int, Any]:
@@ -65,13 +60,12 @@ def service() -> Iterator[tuple[str, list[Any]]]:
 
 
 def test_a_url_is_asked_and_its_answers_are_stored(
-    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+    home: Home, sqlite: Store, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, requests = service
     monkeypatch.setenv("THEIR_KEY", "secret")
     arguments = (url, str(questions), "--model", "m", "--samples", "2", "--max-tokens", "50", "--json")
-    result = coevo(*arguments, "--key-variable", "THEIR_KEY")
-    assert result.exit_code == 0, result.output
+    result = evaluated(*arguments, "--key-variable", "THEIR_KEY")
     [figures] = json.loads(result.stdout)
     evaluation = figures["evaluation"]
     assert (evaluation["model"], evaluation["benchmark"]) == (f"{url}#m", str(questions))
@@ -88,38 +82,31 @@ def test_a_url_is_asked_and_its_answers_are_stored(
     assert "secret" not in result.stdout
     assert len(requests) == 19  # a greedy one first, which the service might refuse
     path, body, authorization = requests[1]
-    assert (path, body["model"], body["max_tokens"], authorization) == (
-        "/v1/chat/completions",
-        "m",
-        50,
-        "Bearer secret",
-    )
+    assert (path, authorization) == ("/v1/chat/completions", "Bearer secret")
+    assert (body["model"], body["max_tokens"]) == ("m", 50)
     # The same command asks nothing again; another number of samples is another evaluation.
-    assert json.loads(coevo(*arguments, "--key-variable", "THEIR_KEY").stdout) == [figures]
+    assert json.loads(evaluated(*arguments, "--key-variable", "THEIR_KEY").stdout) == [figures]
     assert len(requests) == 19
-    assert coevo(url, str(questions), "--model", "m", "--samples", "0").exit_code == 0
+    evaluated(url, questions, "--model", "m", "--samples", "0")
     assert len(requests) == 26
-    store = open_store(home.database)
-    with store.read() as session:
+    with sqlite.read() as session:
         greedy, first = queries.evaluations.list_evaluations(session)
         assert (first.id, first.run) == (evaluation["id"], None)
         answers = queries.evaluations.answers_of(session, first.id, ["3"])
-        assert [(row.sample_index, row.verdict, row.finish_reason) for row in answers] == [
-            (GREEDY, "equal", "stop"),
-            *sorted([(i, v, r) for i, (v, r) in enumerate(_verdicts(answers))]),
-        ]
+        verdicts = {row.sample_index: (row.verdict, row.finish_reason) for row in answers}
+        assert verdicts.pop(GREEDY) == ("equal", "stop")
+        assert {*verdicts.values()} == {("equal", "stop"), (None, "length")}
         assert {row.sample_index for row in queries.evaluations.answers_of(session, greedy.id)} == {GREEDY}
     texts = read_texts(evaluation_path(home.texts, first.id), ["3"])
     assert sorted(text.text for text in texts) == [r"\boxed{4}", r"\boxed{4}", "hm"]
-    store.close()
 
 
 def test_only_the_most_likely_tokens_are_sampled_from_if_that_is_asked_for(
-    home: Home, questions: Path, service: tuple[str, list[Any]]
+    questions: Path, service: tuple[str, list[Any]]
 ) -> None:
     url, requests = service
-    arguments = (url, str(questions), "--model", "m", "--samples", "1", "--json")
-    [every], [cut] = (json.loads(coevo(*arguments, *more).stdout) for more in ((), ("--top-k", "20")))
+    arguments = (url, questions, "--model", "m", "--samples", "1", "--json")
+    [every], [cut] = (json.loads(evaluated(*arguments, *more).stdout) for more in ((), ("--top-k", "20")))
     asked = [(body["temperature"], body.get("top_k")) for _, body, _ in requests]
     assert {*asked[:13]} == {(1.0, None), (0, None)}
     assert {*asked[13:]} == {(1.0, 20), (0, None)}  # the most likely token is the greedy answer's anyway
@@ -127,18 +114,11 @@ def test_only_the_most_likely_tokens_are_sampled_from_if_that_is_asked_for(
     assert cut["evaluation"]["id"] != every["evaluation"]["id"]
 
 
-def _verdicts(answers: list[Any]) -> list[tuple[str | None, str]]:
-    sampled = [row for row in answers if row.sample_index != GREEDY]
-    assert {row.verdict for row in sampled} == {"equal", None}
-    return [(row.verdict, "stop" if row.verdict else "length") for row in sampled]
-
-
 def test_the_table_has_each_benchmark_with_intervals(
-    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+    questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    result = coevo(service[0], str(questions), "micro", "--model", "m", "--samples", "2", "--limit", "4")
-    assert result.exit_code == 0, result.output
+    result = evaluated(service[0], questions, "micro", "--model", "m", "--samples", "2", "--limit", "4")
     lines = result.stdout.splitlines()
     [sums] = [line.split() for line in lines if "sums.jsonl" in line]
     assert sums == ["sums.jsonl", "4", "2", "50.0", "100.0", "100.0", "100.0", "50%", "50%"]
@@ -149,48 +129,39 @@ def test_the_table_has_each_benchmark_with_intervals(
     assert "by the majority's share" not in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("samples", "columns"), [(2, ["n", "k", "pass@1", "greedy", "maj@k", "pass@k"]), (0, ["n", "greedy"])]
+)
+def test_the_table_fits_a_terminal_of_80_columns(
+    questions: Path, service: tuple[str, list[Any]], samples: int, columns: list[str]
+) -> None:
+    printed = coevo("evaluate", service[0], questions, "--model", "m", "--samples", samples, COLUMNS="80").stdout
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in printed
+    [head] = [line.split() for line in lines if "benchmark" in line]
+    assert [name for name in head if name in columns] == columns
+    assert any(line.split()[:1] == ["sums.json"] or "sums.jsonl" in line for line in lines)  # the name may fold
+
+
 def test_accuracy_by_the_majority_s_share_is_a_table_that_can_be_asked_for(
-    home: Home, questions: Path, service: tuple[str, list[Any]]
+    questions: Path, service: tuple[str, list[Any]]
 ) -> None:
     """All answers are right. One of two replies has none, so the majority has all answers and half of the replies."""
-    result = coevo(service[0], str(questions), "--model", "m", "--samples", "2", "--by-majority-share")
-    assert result.exit_code == 0, result.output
-    _, table = result.stdout.split("sums.jsonl: percent right, by the majority's share")
+    printed = evaluated(service[0], questions, "--model", "m", "--samples", "2", "--by-majority-share").stdout
+    _, table = printed.split("sums.jsonl: percent right, by the majority's share")
     rows = {row[0]: row[1:] for row in map(str.split, table.splitlines()) if row and row[0].endswith("%")}
     assert rows["50%"][:3] + rows["50%"][-2:] == ["6", "100.0", "47.6–100.0", "100.0", "47.6–100.0"]
     assert rows["100%"][:2] + rows["100%"][-2:] == ["6", "100.0", "0.0", "0.0–52.4"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("http://127.0.0.1:1/v1", "micro"), "--model: "),
-        (("demo:1", "micro", "--model", "m"), "--model and --key-variable: "),
-        (("demo:1",), "benchmarks: "),
-        (("demo:1", "nosuch"), "benchmark nosuch: "),
-        (("demo:1", "micro", "--suite", "nosuch"), "suite nosuch: "),
-        (("demo:1", "micro", "--limit", "-1"), "limit: "),
-        (("demo:1", "micro", "--samples", "-1"), "samples: "),
-        (("demo:1", "micro", "--top-k", "0"), "top_k: "),
-        (("demo:1", "micro", "--temperature", "11"), "temperature: "),
-        (("demo:1", "micro"), "run demo: "),
-        (("nowhere", "micro"), "model: "),
-        (("http://u@h/v1", "micro", "--model", "m"), "url: "),
-        (("http://h/v1", "micro", "--model", "m", "--key-variable", "UNSET"), "key_variable: "),
-        ((str(MICRO_MODEL), "micro"), "services"),
-        ((str(MICRO_MODEL), "micro", "--applications", "nosuch"), "serving.applications: "),
-    ],
+    ("options", "words"), [((), "services"), (("--applications", "nosuch"), "serving.applications: ")]
 )
-def test_bad_input_is_refused_before_anything_is_asked(home: Home, arguments: tuple[str, ...], words: str) -> None:
-    """The sentences are in tests/messages.txt."""
-    result = coevo(*arguments)
-    assert result.exit_code == 1, result.output
-    assert words in result.stderr
-    if (home.path / "coevo.db").exists():
-        store = open_store(home.database)
-        with store.read() as session:
-            assert queries.evaluations.list_evaluations(session) == []
-        store.close()
+def test_a_folder_that_cannot_be_served_is_refused(sqlite: Store, options: tuple[str, ...], words: str) -> None:
+    assert words in refusal("evaluate", MICRO_MODEL, "micro", *options)
+    with sqlite.read() as session:
+        assert queries.evaluations.list_evaluations(session) == []
 
 
 def reasoning(_: int, body: dict[str, Any]) -> tuple[int, Any]:
@@ -200,48 +171,39 @@ def reasoning(_: int, body: dict[str, Any]) -> tuple[int, Any]:
     return answer(0, body)
 
 
-def test_a_service_that_refuses_temperature_0_is_evaluated_without_greedy_answers(home: Home, questions: Path) -> None:
+def test_a_service_that_refuses_temperature_0_is_evaluated_without_greedy_answers(
+    home: Home, sqlite: Store, questions: Path
+) -> None:
     with fake_service(reasoning) as (described, requests):
-        arguments = (described.url, str(questions), "--model", "m", "--samples", "2", "--temperature", "1")
-        result = coevo(*arguments, "--json")
-        assert result.exit_code == 0, result.output
-        [figures] = json.loads(result.stdout)
+        arguments = (described.url, questions, "--model", "m", "--temperature", "1", "--samples")
+        refused = refusal("evaluate", *arguments, "0")
+        assert "samples: expected at least 1" in refused
+        assert "does not support 0" in refused
+        with sqlite.read() as session:
+            assert queries.evaluations.list_evaluations(session) == []
+        assert len(requests) == 1
+        requests.clear()
+        [figures] = json.loads(evaluated(*arguments, "2", "--json").stdout)
         assert (figures["greedy"], figures["pass_at_1"]["value"], figures["pass_at_1"]["n"]) == (None, 0.5, 6)
         assert figures["evaluation"]["manifest"]["decoding"]["greedy"] is False
         assert len(requests) == 1 + 6 * 2
-        table = coevo(*arguments)
-        assert (table.exit_code, len(requests)) == (0, 1 + 6 * 2)
-    assert "50.0" in table.stdout
+        assert "50.0" in evaluated(*arguments, "2").stdout
+        assert len(requests) == 1 + 6 * 2
     key = figures["evaluation"]["id"]
     assert len(read_texts(evaluation_path(home.texts, key), ["3"])) == 2
-    store = open_store(home.database)
-    with store.read() as session:
+    with sqlite.read() as session:
         assert {result.greedy_correct for result in queries.evaluations.results_of(session, key)} == {None}
         assert {answer.sample_index for answer in queries.evaluations.answers_of(session, key)} == {0, 1}
         compared = compare_models(session, [f"{described.url}#m"], {str(questions): None})
         assert compared.rows[0].cells[str(questions)].figure.value == 0.5
         with pytest.raises(StoreError, match="temperature 0"):
             compare_models(session, [f"{described.url}#m"], {str(questions): None}, ["greedy"])
-    store.close()
 
 
-def test_without_greedy_answers_there_must_be_samples(home: Home, questions: Path) -> None:
-    with fake_service(reasoning) as (described, requests):
-        result = coevo(described.url, str(questions), "--model", "m", "--samples", "0")
-    assert (result.exit_code, len(requests)) == (1, 1)
-    assert "samples: expected at least 1" in result.stderr
-    assert "does not support 0" in result.stderr
-    store = open_store(home.database)
-    with store.read() as session:
-        assert queries.evaluations.list_evaluations(session) == []
-    store.close()
-
-
-def test_a_service_that_answers_something_else_is_named(home: Home, questions: Path) -> None:
+def test_a_service_that_answers_something_else_is_named(questions: Path) -> None:
     with fake_service(lambda _n, _body: (200, {"error": "out of money"})) as (described, _):
-        result = coevo(described.url, str(questions), "--model", "m")
-    assert result.exit_code == 1
-    assert 'HTTP 200 with an error: {"error": "out of money"}' in result.stderr
+        refused = refusal("evaluate", described.url, questions, "--model", "m")
+    assert 'HTTP 200 with an error: {"error": "out of money"}' in refused
 
 
 def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sqlite: Store) -> None:
@@ -253,12 +215,8 @@ def test_a_run_s_checkpoints_are_named_by_iteration_base_and_best(home: Home, sq
                 queries.checkpoints.add_checkpoint(session, solver, {})
             evaluate(session, "r", t, held_out([right] * 4, [1] * 4, [1] * 4), took=1)
     names = {which: find_model(home, sqlite, f"r:{which}", None, None) for which in ("base", "0", "2", "best")}
-    assert {which: model.name for which, model in names.items()} == {
-        "base": "r/base/0",
-        "0": "r/base/0",
-        "2": "r/solver/2",
-        "best": "r/solver/1",
-    }
+    expected = {"base": "r/base/0", "0": "r/base/0", "2": "r/solver/2", "best": "r/solver/1"}
+    assert {which: model.name for which, model in names.items()} == expected
     assert names["2"].identity == {"checkpoint": "r/solver/2", "sha256": "2" * 64}
     assert names["2"].checkpoint == "r/solver/2"
     with sqlite.write() as session:
@@ -302,17 +260,3 @@ def test_a_folder_is_served_from_links_that_are_verified(home: Home, sqlite: Sto
     [linked] = (home.work / "_models").iterdir()
     verify(linked, sha256)
     assert all(path.is_symlink() for path in linked.glob("*.safetensors"))
-
-
-def test_the_table_fits_a_terminal_of_80_columns(
-    home: Home, questions: Path, service: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for samples, columns in (("2", ["n", "k", "pass@1", "greedy", "maj@k", "pass@k"]), ("0", ["n", "greedy"])):
-        result = coevo(service[0], str(questions), "--model", "m", "--samples", samples)
-        lines = result.stdout.splitlines()
-        assert max(map(len, lines)) <= 80
-        assert "…" not in result.stdout
-        [head] = [line.split() for line in lines if "benchmark" in line]
-        assert [name for name in head if name in columns] == columns
-        assert any(line.split()[:1] == ["sums.json"] or "sums.jsonl" in line for line in lines)  # the name may fold

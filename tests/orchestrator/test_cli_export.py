@@ -8,33 +8,29 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
 
 from core.types import Rollout, question_id
-from orchestrator.cli import app
 from orchestrator.disk.files import exports_of_runs
+from orchestrator.installation.home import Home
 from services.api.app import create_app
 from storage import queries
 from storage.exports.files import OF_RUNS
 from storage.rows import ExperimentRun
 from storage.session import Store
+from tests.commands import coevo, json_of
 from tests.services.evaluation_examples import store_evaluation
 from tests.synthetic_run import fill_run
 
 
 @pytest.fixture
-def key(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
+def key(home: Home, sqlite: Store) -> str:
     fill_run(sqlite, "demo", per_level=2)
-    return store_evaluation(sqlite, tmp_path / "texts")
+    return store_evaluation(sqlite, home.texts)
 
 
 def exported(*arguments: str | Path) -> tuple[Any, list[Any]]:
     """The printed manifest, and the rows of the JSONL file, which is the last argument."""
-    result = CliRunner().invoke(app, ["export", *map(str, arguments), "--json"])
-    assert result.exit_code == 0, result.output
-    manifest, file = json.loads(result.stdout), Path(arguments[-1])
+    manifest, file = json_of("export", *arguments), Path(arguments[-1])
     assert json.loads(file.with_name(f"{file.name}.manifest.json").read_text()) == manifest
     return manifest, [json.loads(line) for line in file.read_text().splitlines()]
 
@@ -72,23 +68,19 @@ def test_several_runs_or_an_experiment_are_one_file(key: str, sqlite: Store, tmp
         assert [{name: row[name] for name in single[0][0]} for row in rows] == [*single[0], *single[1]]
         assert ([run["run"] for run in manifest["runs"]], manifest["left_out"]) == (["second", "demo"], [])
     assert [*exports_of_runs(tmp_path / "exports" / OF_RUNS).values()] == [["second", "demo"]]
-    deleted = CliRunner().invoke(app, ["runs", "delete", "second", "--yes"])
-    assert (deleted.exit_code, [*(tmp_path / "exports" / OF_RUNS).iterdir()]) == (0, []), deleted.output
+    coevo("runs", "delete", "second", "--yes")
+    assert [*(tmp_path / "exports" / OF_RUNS).iterdir()] == []
 
 
 def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
     key: str, sqlite: Store, tmp_path: Path
 ) -> None:
-    voted = [
-        Rollout(question_id("demo", 2, i), s, "", "3", 7, "stop", 0.1, 0.0, "demo/base/0", s)
-        for i in (0, 1)
-        for s in (0, 1)
-    ]
+    numbers = [(i, s) for i in (0, 1) for s in (0, 1)]
+    voted = [Rollout(question_id("demo", 2, i), s, "", "3", 7, "stop", 0.1, 0.0, "demo/base/0", s) for i, s in numbers]
     with sqlite.write() as session:
         queries.questions.add_rollouts(session, voted)
-    manifest, rows = exported(
-        "questions", "demo", "2-3", "--verdict", "too_easy", "--p-hat-min", "0.9", tmp_path / "a.jsonl"
-    )
+    filters = ("--verdict", "too_easy", "--p-hat-min", "0.9")
+    manifest, rows = exported("questions", "demo", "2-3", *filters, tmp_path / "a.jsonl")
     assert ({row["iteration"] for row in rows}, {row["verdict"] for row in rows}) == ({2, 3}, {"too_easy"})
     assert min(row["p_hat"] for row in rows) >= 0.9
     assert manifest["filters"] == {"verdicts": ["too_easy"], "p_hat_min": 0.9}
@@ -105,36 +97,6 @@ def test_several_iterations_and_filters_are_exported_as_questions_and_as_votes(
 def test_without_json_the_files_and_the_number_of_rows_are_printed(key: str, tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     for arguments, rows in ((("questions", "demo", "1"), "320"), (("evaluation", key), "8")):
-        result = CliRunner().invoke(app, ["export", *arguments, str(file)])
-        assert result.stdout == f"wrote {rows} rows to {file}, and their manifest to {file}.manifest.json\n"
+        printed = coevo("export", *arguments, file).stdout
+        assert printed == f"wrote {rows} rows to {file}, and their manifest to {file}.manifest.json\n"
         assert (tmp_path / "all.csv.manifest.json").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("evaluation", "0" * 16, "r.jsonl"), f"evaluation {'0' * 16}: "),
-        (("evaluation", "KEY", "r.zip"), "r.zip: "),
-        (("questions", "demo", "1", "r.txt"), "r.txt: "),
-        (("questions", "nobody", "1", "r.csv"), "run nobody: "),
-        (("questions", "demo", "nobody", "1", "r.csv"), "run nobody: "),
-        (("votes", "--experiment", "none", "1", "r.csv"), "experiment none: "),
-        (("questions", "1", "r.csv"), "RUN: "),
-        (("questions", "demo", "--experiment", "x", "1", "r.csv"), "RUN: "),
-        (("questions", "demo", "9", "r.csv"), "iteration 9: "),
-        (("votes", "demo", "3-1", "r.csv"), "iterations: "),
-        (("votes", "demo", "1", "r.csv", "--p-hat-min", "2"), "--p-hat-min: "),
-        (("votes", "demo", "1", "r.csv", "--p-hat-min", "0.8", "--p-hat-max", "0.2"), "--p-hat-max: "),
-        (("votes", "demo", "1", "r.csv", "--cluster", "-1"), "--cluster: "),
-        (("votes", "demo", "1", "r.csv", "--verdict", "good"), "--verdict: "),
-        (("votes", "demo", "1", "r.csv", "--kept", "--verdict", "kept"), "--kept: "),
-        (("evaluation", "KEY", "nowhere/r.csv"), "nowhere/r.csv: "),
-    ],
-)
-def test_what_cannot_be_exported_is_named(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["export", *(key if word == "KEY" else word for word in arguments)])
-    assert (result.exit_code, words in result.stderr) == (1, True), result.output
-    assert [*tmp_path.glob("r.*")] == []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,7 +20,7 @@ from orchestrator.installation import cluster
 from orchestrator.installation.home import Home, Services
 from orchestrator.installation.ports import free_port
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.synthetic_run import create
 
 
@@ -48,9 +47,8 @@ def test_only_a_run_with_a_stage_was_interrupted(
     with sqlite.write() as session:
         create(session, "night")
         if stage_begun:
-            queries.ledger.claim_stage(
-                session, run="night", iteration=0, stage="evaluate", owner="me:1:1", lease_seconds=0
-            )
+            stage: dict[str, Any] = {"run": "night", "iteration": 0, "stage": "evaluate", "owner": "me:1:1"}
+            queries.ledger.claim_stage(session, **stage, lease_seconds=0)
     running._print_state(sqlite, "night")
     assert ("interrupted" in capsys.readouterr().out) is stage_begun
 
@@ -73,34 +71,28 @@ def test_who_interrupts_a_run_many_times_sees_it_end_in_order() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_no_error(closed: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sqlite")
+def test_a_closed_stream_is_no_error(closed: str, home: Home) -> None:
     """Nor is it written to what is opened next."""
-    Home(tmp_path / "home").path.mkdir(mode=0o700)
-    environment = {**os.environ, "COEVO_HOME": str(tmp_path / "home")}
-    open_store(Home(tmp_path / "home").database, create=True).close()
-    before = (tmp_path / "home" / "coevo.db").read_bytes()
+    before = (home.path / "coevo.db").read_bytes()
     command = f'"{sys.executable}" -m orchestrator.cli status {closed}'
-    ended = subprocess.run(command, shell=True, env=environment, capture_output=True, check=False)
+    ended = subprocess.run(command, shell=True, capture_output=True, check=False)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (0, False)
-    assert (tmp_path / "home" / "coevo.db").read_bytes() == before
+    assert (home.path / "coevo.db").read_bytes() == before
 
 
 def test_a_prefect_that_goes_away_before_the_flow_begins_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    services = Services("127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", "", {})
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+    services = Services("127.0.0.1:1", *["http://127.0.0.1:1"] * 3, "", {})
     monkeypatch.setattr(cluster, "join", lambda _home: services)
     monkeypatch.setattr(cluster, "wait_until_ready", lambda *_: None)
     monkeypatch.setattr(time, "sleep", pauses.append)
     for kind in (PrefectHttpxAsyncClient, PrefectHttpxSyncClient):
         monkeypatch.setattr(kind, "_has_connected", None, raising=False)  # undone after the test
     address = {PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api", PREFECT_CLIENT_MAX_RETRIES: 2}
-    with (
-        temporary_settings(address),
-        pytest.raises(RunError, match=r"night.*Prefect"),
-    ):
+    with temporary_settings(address), pytest.raises(RunError, match=r"night.*Prefect"):
         running.run_flow("night", "demo", 1, {})
     assert pauses.count(0) == 3  # httpx pauses so in each request, before it connects again
 

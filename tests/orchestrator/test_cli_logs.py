@@ -6,63 +6,47 @@ import json
 import logging
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
 
-from orchestrator.cli import app
 from orchestrator.installation.home import Home
 from orchestrator.reporting.run_log import kept, say
 from services.api.app import PREFIX, create_app
 from services.api.installation import Installation
 from storage import queries
-from storage.session import Store, open_store
+from storage.session import Store
+from tests.commands import coevo
 from tests.synthetic_run import create
 
 HOSTILE = "\x1b[2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\nsecond line"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    home = Home(tmp_path)
-    with store_of(home).write() as session:
+def store(home: Home, sqlite: Store) -> Store:
+    with sqlite.write() as session:
         create(session, "demo")
     with kept(home, "demo", 1, "evaluate"):
         say("evaluate 1: pass@1 57.4%")
         logging.getLogger("a").warning("%s", HOSTILE)
-    return home
+    return sqlite
 
 
-def store_of(home: Home) -> Store:
-    return open_store(home.database, create=True)
-
-
-def test_the_log_is_printed_as_text_and_as_json(home: Home) -> None:
-    text = CliRunner().invoke(app, ["runs", "log", "demo"])
-    assert text.exit_code == 0
-    assert "INFO    evaluate 1: pass@1 57.4%" in text.stdout
-    assert " [2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\n  second line" in text.stdout
-    assert "\x1b[2J" not in text.stdout
-    [last] = CliRunner().invoke(app, ["runs", "log", "demo", "--lines", "1", "--json"]).stdout.splitlines()
+@pytest.mark.usefixtures("store")
+def test_the_log_is_printed_as_text_and_as_json_and_its_absence_is_no_error(home: Home) -> None:
+    text = coevo("runs", "log", "demo").stdout
+    assert "INFO    evaluate 1: pass@1 57.4%" in text
+    assert " [2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\n  second line" in text
+    assert "\x1b[2J" not in text
+    [last] = coevo("runs", "log", "demo", "--lines", "1", "--json").stdout.splitlines()
     assert json.loads(last)["message"] == HOSTILE
     assert "\x1b" not in last
-
-
-def test_a_run_that_does_not_exist_is_an_error_and_a_log_that_does_not_is_none(home: Home) -> None:
-    unknown = CliRunner().invoke(app, ["runs", "log", "nobody"])
-    assert (unknown.exit_code, "run nobody: no such run" in unknown.stderr) == (1, True)
     (home.run_logs / "demo.log").unlink()
-    nothing = CliRunner().invoke(app, ["runs", "log", "demo"])
-    assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert f"has no log in {home.run_logs}" in nothing.stderr
+    nothing = coevo("runs", "log", "demo")
+    assert (nothing.stdout, f"has no log in {home.run_logs}" in nothing.stderr) == ("", True)
 
 
-def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
-    store = store_of(home)
+def test_a_log_is_followed_until_the_run_ends(home: Home, store: Store) -> None:
     with store.write() as session:
         queries.runs.set_run_status(session, "demo", "running")
     command = [sys.executable, "-m", "orchestrator.cli", "runs", "log", "demo", "--follow", "--lines", "2"]
@@ -81,12 +65,9 @@ def test_a_log_is_followed_until_the_run_ends(home: Home) -> None:
         assert process.wait(60) == 0
 
 
-def test_the_api_answers_the_last_lines_of_the_log(home: Home) -> None:
-    store = store_of(home)
-    api = TestClient(
-        create_app(store, home.exports, ask_for_keys=False, installation=Installation(run_logs=home.run_logs)),
-        "http://localhost",
-    )
+def test_the_api_answers_the_last_lines_of_the_log(home: Home, store: Store) -> None:
+    here = Installation(run_logs=home.run_logs)
+    api = TestClient(create_app(store, home.exports, ask_for_keys=False, installation=here), "http://localhost")
     [warning] = api.get(f"{PREFIX}/runs/demo/log", params={"lines": 1}).json()
     assert (warning["level"], warning["stage"], warning["message"]) == ("WARNING", "evaluate", HOSTILE)
     assert api.get(f"{PREFIX}/runs/nobody/log").status_code == 404

@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from sqlalchemy import delete
-from typer.testing import CliRunner
 
 from core.statistics.guard import Guard
 from core.types import Evaluated, StageKey
-from orchestrator.cli import app
+from orchestrator.installation.home import Home
 from orchestrator.reporting.results import stage_result
 from orchestrator.stages.check_health import check_health
 from services.drift.series import refresh
 from storage import queries
 from storage.models import OracleLabels
 from storage.session import Store
+from tests.commands import coevo, json_of, refusal
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
 
 
 @pytest.fixture
-def store(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
+def store(home: Home, sqlite: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
     fill_run(sqlite, "demo", per_level=2)
     return sqlite
 
 
-def output_of(*arguments: str, status: int = 0) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == status, result.output
-    return result.stdout if status == 0 else result.stderr
-
-
 def test_the_series_of_a_run_of_an_earlier_version_are_computed_on_request(store: Store) -> None:
-    assert json.loads(output_of("show", "series", "demo", "--json")) == []
-    points = json.loads(output_of("show", "series", "demo", "--refresh", "--json"))
+    assert json_of("show", "series", "demo") == []
+    points = json_of("show", "series", "demo", "--refresh")
     assert {point["iteration"] for point in points if point["name"] == "held_out"} == {0, 1, 2, 3}
     assert {point["iteration"] for point in points if point["name"] == "kept_share"} == {1, 2, 3}
-    [accuracy] = json.loads(output_of("show", "series", "demo", "--name", "label_accuracy", "--json"))[:1]
+    [accuracy] = json_of("show", "series", "demo", "--name", "label_accuracy")[:1]
     assert accuracy["lo"] < accuracy["value"] < accuracy["hi"]
-    assert output_of("show", "alerts", "--json") == "[]\n"  # computing series raises no alerts
-    assert "label_accuracy" in output_of("show", "series", "demo")
-    assert "no such run" in output_of("show", "series", "nobody", status=1)
+    assert coevo("show", "alerts", "--json").stdout == "[]\n"  # computing series raises no alerts
+    assert "label_accuracy" in coevo("show", "series", "demo").stdout
 
 
 def test_a_mistyped_name_is_refused_and_a_series_without_values_is_not(store: Store) -> None:
-    refused = output_of("show", "series", "demo", "--name", "label_acuracy", status=1)
+    refused = refusal("show", "series", "demo", "--name", "label_acuracy")
     assert "--name: label_acuracy: no such series (did you mean label_accuracy?); expected one of " in refused
-    assert output_of("show", "series", "demo", "--name", "label_accuracy") == "label_accuracy: no values yet\n"
-    assert output_of("show", "series", "demo") == "figures: no values yet\n"
+    assert coevo("show", "series", "demo", "--name", "label_accuracy").stdout == "label_accuracy: no values yet\n"
+    assert coevo("show", "series", "demo").stdout == "figures: no values yet\n"
 
 
 @pytest.mark.parametrize("audited", [1, 2])
@@ -62,11 +50,11 @@ def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited
             labels = OracleLabels.question_id.startswith(f"demo/{iteration}/")
             session.execute(delete(OracleLabels).where(labels))
     legend = "~ was not measured, but is estimated from p_hat"
-    shown = output_of("show", "series", "demo", "--refresh")
+    shown = coevo("show", "series", "demo", "--refresh").stdout
     assert (legend in shown, "the interval is too narrow" in shown) == (True, audited == 1)
-    assert legend not in output_of("show", "series", "demo", "--name", "kept_share")
+    assert legend not in coevo("show", "series", "demo", "--name", "kept_share").stdout
     remark = "estimates from p_hat (exact, kept): calibrated on one iteration, so the interval is too narrow"
-    assert (remark in output_of("show", "labels", "demo")) == (audited == 1)
+    assert (remark in coevo("show", "labels", "demo").stdout) == (audited == 1)
 
 
 def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) -> None:
@@ -93,11 +81,10 @@ def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) 
     assert (alert.iteration, alert.rule, alert.severity, alert.value) == (1, "ill_posed", "critical", 0.25)
     assert line == f"1 critical alert; {alert.text}; the run waits for a person's decision"
     is_open = "run h has open alerts: 1 critical alert; `coevo show alerts h --open` shows them"
-    assert output_of("report", "h", "--summary").splitlines()[-1] == is_open
-    assert [listed["id"] for listed in json.loads(output_of("show", "alerts", "h", "--open", "--json"))] == [alert.id]
-    assert alert.id in output_of("show", "alerts")
-    assert output_of("runs", "acknowledge", alert.id, "--by", "ann").startswith("acknowledged by ann: ")
-    assert "ann acknowledged it at" in output_of("runs", "acknowledge", alert.id, status=1)
-    assert output_of("show", "alerts", "--open", "--json") == "[]\n"
-    assert "open alerts" not in output_of("report", "h", "--summary")
-    assert "no such run" in output_of("show", "alerts", "nobody", status=1)
+    assert coevo("report", "h", "--summary").stdout.splitlines()[-1] == is_open
+    assert [listed["id"] for listed in json_of("show", "alerts", "h", "--open")] == [alert.id]
+    assert alert.id in coevo("show", "alerts").stdout
+    assert coevo("runs", "acknowledge", alert.id, "--by", "ann").stdout.startswith("acknowledged by ann: ")
+    assert "ann acknowledged it at" in refusal("runs", "acknowledge", alert.id)
+    assert coevo("show", "alerts", "--open", "--json").stdout == "[]\n"
+    assert "open alerts" not in coevo("report", "h", "--summary").stdout

@@ -102,23 +102,9 @@ def test_a_person_can_give_ten_labels_by_keyboard(live: Live, address: str, page
 
 
 def test_an_alert_can_be_acknowledged_with_a_note(live: Live, address: str, page: Page) -> None:
+    text, rule, now = "label accuracy fell from <b>80%</b> to 50%", "label_accuracy", datetime.now(UTC)
     row = AlertRow(
-        id="0123456789abcdef",
-        run=RUN,
-        iteration=1,
-        rule="label_accuracy",
-        series="label_accuracy",
-        over="kept",
-        oracle="exact",
-        severity="critical",
-        value=0.5,
-        lo=0.44,
-        hi=0.56,
-        n=300,
-        reference=0.8,
-        threshold=0.05,
-        text="label accuracy fell from <b>80%</b> to 50%",
-        raised_at=datetime.now(UTC),
+        "0123456789abcdef", RUN, 1, rule, rule, "kept", "exact", "critical", 0.5, 0.44, 0.56, 300, 0.8, 0.05, text, now
     )
     with live.store().write() as session:
         queries.alerts.add_alerts(session, [row, replace(row, id="fedcba9876543210", severity="warning")])

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from core.settings.config import CoEvolution
-from orchestrator.cli import app
 from orchestrator.disk.usage import usage
 from orchestrator.installation.home import Home
-from storage import queries
 from storage.queries.sizes import database_size
 from storage.session import Store
-from tests.disk_files import publish_checkpoint, write
+from tests.commands import coevo, json_of
+from tests.disk_files import create_run, publish_checkpoint, write
 from tests.storage.store_examples import fill, fresh_run
 
 
 @pytest.fixture
-def home(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(home: Home, sqlite: Store) -> Home:
     """A home with the run `demo`, and files of a run that the store does not have."""
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    home = Home(tmp_path)
-    with sqlite.write() as session:
-        queries.runs.create_run(session, name="demo", config=CoEvolution())
-    publish_checkpoint(home, sqlite, "demo", "base", 0)
+    create_run(sqlite, home, "demo")
     for iteration in (2, 10):
         publish_checkpoint(home, sqlite, "demo", "solver", iteration)
     write(home.texts / "demo/1/label_questions.parquet").write_bytes(os.urandom(50_000))
@@ -38,12 +28,6 @@ def home(sqlite: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home
     write(home.texts / "_evaluations/0123456789abcdef.parquet")
     write(home.logs / "ray.log")
     return home
-
-
-def coevo(*arguments: str) -> str:
-    result = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "160"})
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_the_sum_is_what_the_system_counts(sqlite: Store, home: Home) -> None:
@@ -62,16 +46,15 @@ def test_the_sum_is_what_the_system_counts(sqlite: Store, home: Home) -> None:
 
 
 def test_the_command_prints_the_same_figures(sqlite: Store, home: Home) -> None:
-    shown = json.loads(coevo("store", "du", "--json"))
+    shown = json_of("store", "du")
     assert shown["total"] == sum(run["bytes"] for run in shown["runs"]) + sum(shown["other"].values())
     assert shown["database"]["total"] == (home.path / "coevo.db").stat().st_size
-    printed = coevo("store", "du")
+    printed = coevo("store", "du", COLUMNS="160").stdout
     assert "gone (not in the store)" in printed
     assert f"in {home.path}" in printed
-    of_run = json.loads(coevo("store", "du", "demo", "--json"))
     [demo] = [run for run in shown["runs"] if run["run"] == "demo"]
-    assert of_run == {**demo, "rows": {"runs": 1, "checkpoints": 3}}
-    assert "solver/10" in coevo("store", "du", "demo")
+    assert json_of("store", "du", "demo") == {**demo, "rows": {"runs": 1, "checkpoints": 3}}
+    assert "solver/10" in coevo("store", "du", "demo").stdout
 
 
 def test_the_tables_of_both_databases_have_sizes(store: Store) -> None:

@@ -57,7 +57,7 @@ from storage import queries
 from storage.errors import LeaseLost
 from storage.files.run_logs import last_events
 from storage.rows import RunStatus
-from storage.session import Store, open_store
+from storage.session import Store
 from tests.fake_judge import comparing_reply, judge_with
 from tests.fake_service import fake_service
 from tests.live import wait_until
@@ -66,15 +66,12 @@ from tests.synthetic_run import create, finish, run_of
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(home: Home, sqlite: Store) -> Store:
     """A store with a run whose status is running."""
-    monkeypatch.setenv("COEVO_HOME", str(tmp_path))
-    monkeypatch.delenv("COEVO_DATABASE", raising=False)
-    opened = open_store(Home(tmp_path).database, create=True)
-    with opened.write() as session:
+    with sqlite.write() as session:
         create(session, "r")
         queries.runs.set_run_status(session, "r", "running")
-    return opened
+    return sqlite
 
 
 def test_a_flow_takes_all_settings_that_the_command_line_takes() -> None:
@@ -94,9 +91,7 @@ def test_a_flow_takes_all_settings_that_the_command_line_takes() -> None:
 def test_a_preset_of_the_other_flow_is_refused_with_the_deployment_to_take_instead(
     store: Store, tmp_path: Path, preset: str, flow: FlowName, other: FlowName
 ) -> None:
-    with pytest.raises(
-        RunError, match=rf"^flow: expected {other}, since {preset} has .*, got {flow}; in Prefect,"
-    ) as caught:
+    with pytest.raises(RunError, match=rf"^flow: expected {other}, .*, got {flow}; in Prefect,") as caught:
         prepare(Home(tmp_path), store, "new", preset, 0, {}, flow)
     deployment = str(caught.value).rpartition(" ")[2]
     assert deployment == getattr(flows, other).name == DEPLOYMENTS[other]
@@ -182,27 +177,25 @@ def test_a_cancellation_says_in_prefect_s_log_how_the_run_is_continued(
 
 
 @pytest.mark.usefixtures("prefect")
-@pytest.mark.parametrize(("before", "after"), [("running", "failed"), ("paused", "failed"), ("cancelled", "cancelled")])
-def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c(
-    store: Store, before: RunStatus, after: RunStatus
+@pytest.mark.parametrize(
+    ("before", "ended", "after"),
+    [
+        ("running", False, "failed"),
+        ("paused", False, "failed"),
+        ("cancelled", False, "cancelled"),
+        ("running", True, "done"),  # for instance if Prefect dies before the flow can report its end
+    ],
+)
+def test_a_crash_fails_a_run_unless_it_was_stopped_with_ctrl_c_or_was_done(
+    store: Store, before: RunStatus, ended: bool, after: RunStatus
 ) -> None:
     """Prefect also treats Ctrl-C as a crash; by then the flow has marked its run as cancelled."""
     with store.write() as session:
         queries.runs.set_run_status(session, "r", before)
+        for t, stage in plan(stored_config(store, "r")) if ended else ():
+            finish(session, "r", t, stage, {}, 1)
     co_evolve.on_crashed_hooks[0](co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
     assert status_of(store, "r") == after
-
-
-@pytest.mark.usefixtures("prefect")
-def test_a_crash_after_the_last_stage_leaves_the_run_done(store: Store) -> None:
-    """For instance if Prefect dies before the flow can report its end."""
-    with store.write() as session:
-        queries.runs.set_run_status(session, "r", "running")
-        for t, stage in plan(stored_config(store, "r")):
-            finish(session, "r", t, stage, {}, 1)
-    [hook] = co_evolve.on_crashed_hooks
-    hook(co_evolve, FlowRun(flow_id=uuid4(), parameters={"run": "r"}), Crashed())
-    assert status_of(store, "r") == "done"
 
 
 def test_a_run_whose_flow_run_is_suspended_is_not_cancelled(store: Store) -> None:
@@ -258,7 +251,7 @@ def test_an_answer_that_comes_after_another_process_has_ended_the_run_changes_no
             queries.runs.set_run_status(session, "r", "done")
 
     monkeypatch.setattr(flows, "pause_flow_run", answered)
-    with pytest.raises(LeaseLost, match="run r: another process has taken it over; the answer was not needed"):
+    with pytest.raises(LeaseLost, match="run r: "):
         asking_flow()
     assert status_of(store, "r") == "done"
 
@@ -283,7 +276,7 @@ def test_a_run_that_is_resumed_without_a_decision_fails(
 
     with ThreadPoolExecutor(1) as thread:
         resumed = thread.submit(resume)
-        with pytest.raises(RunError, match="run r: resumed without a decision; `coevo resume r` asks again"):
+        with pytest.raises(RunError, match=r"run r: .*`coevo resume r`"):
             asking_flow()
         resumed.result()
     assert _has_failed_and_will_ask_again(store)
@@ -295,7 +288,7 @@ def test_evaluations_are_rechecked_by_a_judge_whose_key_is_no_parameter(
     key = store_answers(store, ["7747", "8588", "99--"], "751")  # the true answers are 7, 5 and 3
     with fake_service(judge_with(comparing_reply)) as (service, requests):
         parameters = {"evaluations": [key], "url": service.url, "model": "GPT-4o", "key_variable": "JUDGE_KEY"}
-        with pytest.raises(InferenceError, match="key_variable: JUDGE_KEY is not set in the environment"):
+        with pytest.raises(InferenceError, match="key_variable: JUDGE_KEY "):
             recheck(**parameters)
         monkeypatch.setenv("JUDGE_KEY", "secret")
         assert recheck(**parameters) == [key]
@@ -308,14 +301,10 @@ def test_evaluations_are_rechecked_by_a_judge_whose_key_is_no_parameter(
     assert all("secret" not in str(flow_run.parameters) for flow_run in rechecks)
     of_first = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[rechecks[0].id]))
     [artifact] = prefect.read_artifacts(artifact_filter=of_first)
-    alone = "judge_gpt_4o_equivalence alone"
     # The grader and the judge agree: of four samples each, 3, 1 and 0 are right.
     shown = {row["right by"]: row["pass@1"] for row in json.loads(str(artifact.data))}
-    assert {who: text.partition(" ")[0] for who, text in shown.items()} == {
-        "the grader": "33.3%",
-        "the grader or judge_gpt_4o_equivalence": "33.3%",
-        alone: "33.3%",
-    }
+    graders = ("the grader", "the grader or judge_gpt_4o_equivalence", "judge_gpt_4o_equivalence alone")
+    assert {who: text.partition(" ")[0] for who, text in shown.items()} == dict.fromkeys(graders, "33.3%")
     with store.read() as session:
         figures = figures_of(session, key)
     assert figures is not None
