@@ -90,6 +90,7 @@ def test_what_is_a_sudden_change(key: SeriesKey, points: list[Point], rules: lis
         ([*points_of([0.9] * 5), point_of(6, 10, 50)], 50),  # the iteration itself rests on few
         ([point_of(5, 20, 30), point_of(6, 200, 400)], 30),  # what it is compared with does
         (points_of([0.9] * 6, n=100), None),
+        ([point_of(0, 20, 30), *points_of([0.9] * 5, n=15), point_of(6, 200, 400)], 75),  # five are the window
         (points_of([0.9] * 6, n=20)[5:], None),  # there is nothing to compare it with
         ([*points_of([0.9] * 5, n=20), point_without_interval(6, 0.9)], None),
     ],
@@ -148,6 +149,21 @@ def test_falling_accuracy_with_rising_reward_and_kl_is_a_collapse(accuracy: str)
     low, high = ({SeriesKey("kl"): [point_without_interval(t, kl) for t in range(1, 6)]} for kl in (0.05, 0.4))
     for missing in ({**fall, **reward}, {**fall, **kl}, fall, {**fall, **reward, **low}, {**fall, **reward, **high}):
         assert [alert.rule for alert in findings(missing, ALERTS)] == ["sudden"]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "rules"),
+    [
+        ([0.0, 0.7, 0.7, 0.7, 0.7, 0.7, 0.74], ["sudden"]),  # 0.04 above the five before; the sixth does not count
+        ([0.7, 0.6, 0.7, 0.7, 0.7, 0.7, 0.74], ["sudden", "collapse"]),  # 0.06 above the five before, the fifth counts
+    ],
+)
+def test_the_reward_of_a_collapse_is_compared_with_the_window(rewards: list[float], rules: list[str]) -> None:
+    fall = points_of([0.6] * 6 + [0.4], n=1000)
+    reward = [point_without_interval(t, value) for t, value in enumerate(rewards, 1)]
+    kl = [point_without_interval(t, 0.05 if t < 7 else 0.4) for t in range(1, 8)]
+    series = {HELD_OUT: fall, SeriesKey("pseudo_reward"): reward, SeriesKey("kl"): kl}
+    assert [alert.rule for alert in findings(series, ALERTS)] == rules
 
 
 def test_the_accuracy_of_labels_made_in_training_is_tested_like_label_accuracy() -> None:

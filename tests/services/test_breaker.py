@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from core.settings.serving import Service, Signals
-from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW, ServiceDown
+from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW, Breaker, ServiceDown
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post
 from services.inference.signals import embed
@@ -124,6 +124,19 @@ def test_a_request_that_took_its_whole_deadline_is_not_repeated() -> None:
     ):
         ask(service)
     assert len(requests) == 1
+
+
+def test_while_a_probe_is_on_its_way_no_other_request_is_sent(clock: FakeClock) -> None:
+    breaker = Breaker("a service")
+    for _ in range(FAILURES_IN_A_ROW):
+        breaker.failed("no answer")
+    breaker.gave_up()
+    clock.sleep(COOL_DOWN_S)
+    assert breaker.admit()
+    with pytest.raises(ServiceDown):
+        breaker.admit()
+    clock.sleep(COOL_DOWN_S)  # the probe was lost
+    assert breaker.admit()
 
 
 def test_a_service_that_limits_the_rate_is_not_down(clock: FakeClock) -> None:
