@@ -79,6 +79,6 @@ def test_a_challenger_on_two_ranks_asks_different_questions(tmp_path: Path) -> N
         job = challenger_job(tmp_path / "job", service.url, steps=1, prompts_per_step=8, checkpoint_every=1)
         result = EasyR1Trainer(SETTINGS, restarts=0).train(job, lambda *_: None)
     assert result.step == 1
-    assert result.metrics[0]["kl"] == 0.0  # the reference is the model that it starts from
+    assert abs(result.metrics[0]["kl"]) < 1e-8  # the reference is the model that it starts from; ranks round
     questions = {body["messages"][-1]["content"] for _, body, _ in requests}
     assert len(questions) > 2 * job.rollouts  # with the same seed in all requests there would be one for each rollout
