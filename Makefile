@@ -12,7 +12,7 @@ demo: $(INSTALLED)  ## Three iterations of co-evolution on the tiny model; KEEP=
 	@deploy/demo.sh $(KEEP)
 
 check: $(INSTALLED)  ## Style, types, and the tests that start no service
-	@tests/tier.sh "make check" 2 $(MAKE) --no-print-directory lint light
+	@tests/tier.sh "make check" 6 $(MAKE) --no-print-directory lint light
 
 test: ready  ## Style, types, and every test that needs minutes and no more than .venv
 	@tests/tier.sh "make test" 18 $(MAKE) --no-print-directory lint most
