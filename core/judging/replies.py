@@ -140,10 +140,10 @@ def combine_replies(prompt: JudgePrompt, case: Case, replies: Sequence[str | Non
     A reply is None if it is missing or was cut off. Raises `GradingError`.
     """
     if prompt == "equivalence":
-        said = [None if reply is None else parse_yes_no(reply) for reply in replies]
-        if 2 * said.count(True) > len(said):
+        calls_right = [None if reply is None else parse_yes_no(reply) for reply in replies]
+        if 2 * calls_right.count(True) > len(calls_right):
             return JudgeResult("right")
-        return JudgeResult("wrong" if 2 * said.count(False) > len(said) else "unknown")
+        return JudgeResult("wrong" if 2 * calls_right.count(False) > len(calls_right) else "unknown")
     opinions = [None if reply is None else parse_opinion(reply, case.question) for reply in replies]
     opinion = consensus(opinions, grader)
     if opinion is None:

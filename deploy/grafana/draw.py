@@ -97,8 +97,8 @@ def with_figures(file: str) -> str:
     below = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     placed = {name for panel in PANELS.values() for name in panel.lines.values()}
     for i, figure in enumerate(figure for figure in FIGURES.values() if figure.name not in placed):
-        place = {"h": 8, "w": 12, "x": i % 2 * 12, "y": below + i // 2 * 8}
-        panels.append(a_trend | {"id": _FIRST_OWN + i, "gridPos": place, **_own_panel(figure)})
+        grid_position = {"h": 8, "w": 12, "x": i % 2 * 12, "y": below + i // 2 * 8}
+        panels.append(a_trend | {"id": _FIRST_OWN + i, "gridPos": grid_position, **_own_panel(figure)})
     return _json({**dashboard, "panels": panels}) + "\n"
 
 

@@ -60,7 +60,7 @@ def answers_for(
     config, faults = startable(store, run, preset, iterations, overrides, overrides_are=overrides_are, fetch=False)
     if config is None:
         return Answers(run, preset, faults, [], [])
-    warnings, found, of_runs, what = list[Fault](), None, None, None
+    warnings, estimated, of_runs, what = list[Fault](), None, None, None
     try:
         if store is not None:
             refuse_spent(store, run, config)
@@ -70,19 +70,21 @@ def answers_for(
         warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
     try:
         try:
-            found = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY)
+            estimated = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY)
         except (ConfigError, SizingError) as error:  # often a fault of the run too
             warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
-        what = described(preset, config, found)
+        what = described(preset, config, estimated)
         warnings += doubtful(config, what.gpus)
     except BenchmarkError as error:  # one that is not known is one of the faults
         warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
-    if found is not None:
-        warnings += [Fault("memory", f"by arithmetic it does not fit: {problem}") for problem in found.problems]
+    if estimated is not None:
+        warnings += [Fault("memory", f"by arithmetic it does not fit: {problem}") for problem in estimated.problems]
         if store is not None:
             with store.read() as session:
-                of_runs = measured(session, preset, found)
-    return Answers(run, preset, faults, warnings, [*examine(Subject(home, config), OF_PRESET)], what, found, of_runs)
+                of_runs = measured(session, preset, estimated)
+    return Answers(
+        run, preset, faults, warnings, [*examine(Subject(home, config), OF_PRESET)], what, estimated, of_runs
+    )
 
 
 def as_json(answers: Answers) -> dict[str, Any]:
@@ -92,22 +94,22 @@ def as_json(answers: Answers) -> dict[str, Any]:
         return [{**asdict(fault), "text": str(fault)} for fault in faults]
 
     needed = None
-    if (found := answers.estimate) is not None:
-        disk = disk_lines(found.config)
+    if (estimated := answers.estimate) is not None:
+        disk = disk_lines(estimated.config)
         needed = {
-            "gpus": found.gpus,
-            "gpu_memory": found.gpu_memory,
-            "fits": not found.problems,
-            "advice": advice(found),
-            "parameters": found.shape.parameters,
-            "layout": asdict(found.layout),
-            "before": [asdict(stage) for stage in found.before],
-            "stages": [asdict(stage) for stage in found.stages],
-            "memory": [{**asdict(part), "gib": part.gib} for part in found.memory],
+            "gpus": estimated.gpus,
+            "gpu_memory": estimated.gpu_memory,
+            "fits": not estimated.problems,
+            "advice": advice(estimated),
+            "parameters": estimated.shape.parameters,
+            "layout": asdict(estimated.layout),
+            "before": [asdict(stage) for stage in estimated.before],
+            "stages": [asdict(stage) for stage in estimated.stages],
+            "memory": [{**asdict(part), "gib": part.gib} for part in estimated.memory],
             "disk": disk,
             "disk_gib": sum(disk.values()),
-            "hours": found.hours,
-            "run_hours": found.run_hours,
+            "hours": estimated.hours,
+            "run_hours": estimated.run_hours,
         }
     return {
         "run": answers.run,

@@ -115,11 +115,11 @@ class _LazyGroup(TyperGroup):
             return name, command, arguments
         module, _, attribute = self.targets[name].partition(":")
         with collection_paused():
-            found = getattr(import_module(f"{__name__}.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            return name, _prepared(get_group(found)), arguments
+            group_or_function = getattr(import_module(f"{__name__}.{module}"), attribute)
+        if isinstance(group_or_function, typer.Typer):
+            return name, _prepared(get_group(group_or_function)), arguments
         single = typer.Typer(add_completion=False)
-        single.command()(found)
+        single.command()(group_or_function)
         return name, _prepared(get_command(single)), arguments
 
     @override

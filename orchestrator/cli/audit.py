@@ -106,7 +106,7 @@ def labels(run: RunName, as_json: AsJson = False) -> None:
             f"estimates from p_hat ({oracle}, {over}): calibrated on one iteration, so the interval is too narrow"
         )
     for agreement in (*audits.oracles, *audits.annotators):
-        kappa = "undefined, since they have no verdict in common or gave every label the same one"
-        if (found := agreement.kappa) is not None:
-            kappa = f"{found.value:.2f} ({found.lo:.2f} to {found.hi:.2f}, n = {found.n:,})"
-        print_line(f"kappa of {agreement.first} and {agreement.second}: {kappa}")
+        shown = "undefined, since they have no verdict in common or gave every label the same one"
+        if (kappa := agreement.kappa) is not None:
+            shown = f"{kappa.value:.2f} ({kappa.lo:.2f} to {kappa.hi:.2f}, n = {kappa.n:,})"
+        print_line(f"kappa of {agreement.first} and {agreement.second}: {shown}")

@@ -168,24 +168,24 @@ def _wrapped(text: str, beginning: str = "") -> list[str]:
     return wrapper.wrap(text)
 
 
-def _needed(answers: Answers, found: Estimate) -> Iterator[str]:
-    disk = sum(disk_lines(found.config).values())
-    if not found.gpus:
+def _needed(answers: Answers, estimated: Estimate) -> Iterator[str]:
+    disk = sum(disk_lines(estimated.config).values())
+    if not estimated.gpus:
         yield f"It needs no GPU, and up to {disk:.1f} GiB of disk."
     else:
-        fits = "by arithmetic it does not fit" if found.problems else "it fits, by arithmetic"
-        cards = f"{found.gpus} GPU{'s' * (found.gpus > 1)} of {found.gpu_memory:.0f} GiB"
+        fits = "by arithmetic it does not fit" if estimated.problems else "it fits, by arithmetic"
+        cards = f"{estimated.gpus} GPU{'s' * (estimated.gpus > 1)} of {estimated.gpu_memory:.0f} GiB"
         yield from _wrapped(f"It needs {cards} ({fits}), and up to {disk:,.0f} GiB of disk.")
         yield f"{'an iteration':<19}{'GPUs':<30}{'GiB':>6}{'M tokens':>14}{'hours':>11}"
-        for stage in (row for row in found.stages if row.gpus):
+        for stage in (row for row in estimated.stages if row.gpus):
             holders = ", ".join(f"{holder} {_numbers(gpus)}" for holder, gpus in stage.gpus.items())
             tokens, hours = _range(stage.million_tokens), _range(stage.hours)
             yield f"{stage.stage:<19}{holders:<30}{stage.fullest_gib:>6.1f}{tokens:>14}{hours:>11}"
-        run, rate = found.run_hours, found.config.rates.gpu_hour
-        money = f", {_range((run[0] * found.gpus * rate, run[1] * found.gpus * rate))} of money" if rate else ""
+        run, rate = estimated.run_hours, estimated.config.rates.gpu_hour
+        money = f", {_range((run[0] * estimated.gpus * rate, run[1] * estimated.gpus * rate))} of money" if rate else ""
         yield f"The run takes {_range(run)} hours by assumed speeds (typical to most){money}."
-        if found.problems:
-            yield from _wrapped(f"It would take less memory with {'; '.join(advice(found))}.")
+        if estimated.problems:
+            yield from _wrapped(f"It would take less memory with {'; '.join(advice(estimated))}.")
     if answers.measured is not None:
         took = range_text(*(3600 * hours for hours in answers.measured.run_hours))
         runs = ", ".join(answers.measured.runs)

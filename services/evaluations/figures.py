@@ -146,8 +146,8 @@ def with_accuracy(session: Session, rows: Sequence[EvaluationRow]) -> list[Liste
     sums = queries.evaluations.sums_by_id(session, [row.id for row in rows])
     listed = []
     for row in rows:
-        found = sums.get(row.id)
-        figures = (found.pass_at_1, found.greedy, found.majority) if found else (None, None, None)
+        summed = sums.get(row.id)
+        figures = (summed.pass_at_1, summed.greedy, summed.majority) if summed else (None, None, None)
         listed.append(ListedEvaluation(*(getattr(row, field.name) for field in fields(row)), *figures))
     return listed
 
