@@ -121,10 +121,11 @@ def live_services(folder: Path) -> Iterator[Live]:
 
 
 @contextmanager
-def terminated(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """Terminate the process when the block ends: else a failed assertion would wait for it for ever."""
+def terminated(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
+    """Terminate the process when the block ends: else a failed assertion would wait for it for ever, or later tests
+    would find it running."""
     try:
-        yield
+        yield process
     finally:
         process.terminate()
 
