@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from threading import Event
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException
+from starlette.routing import BaseRoute
 
 from services.api import description, metrics, problems
 from services.api.access.body_limit import BodyLimit
@@ -46,6 +48,7 @@ from storage.rows import Scope
 from storage.session import Store
 
 PREFIX = "/api/v1"
+_KNOWN_PARAMETERS = Depends(refuse_unknown_parameters)
 # The routes by the scope that a key needs for them. Those that do not only read are refused to other sites' pages.
 _READING = (
     runs.router,
@@ -92,34 +95,17 @@ def create_app(store: Store, folder: Path, *, ask_for_keys: bool, installation: 
     installation = installation or Installation()
     app.state.installation, app.state.prefect = installation, Prefect(installation.prefect)
     problems.install(app)
-    known_parameters = Depends(refuse_unknown_parameters)
-    refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
-    of_readers = [Depends(needs("read")), known_parameters] if ask_for_keys else [known_parameters]
-    for router in _READING:
-        app.include_router(router, prefix=PREFIX, dependencies=of_readers, responses=refusals)
-    for scope, routers in _WRITING.items():
-        if scope == "admin" and not ask_for_keys:
-            continue
-        key = [Depends(needs(scope))] if ask_for_keys else []
-        for router in routers:
-            app.include_router(
-                router,
-                prefix=PREFIX,
-                dependencies=[*key, known_parameters, Depends(same_site)],
-                responses={**refusals, **REFUSALS},
-            )
+    app.router.routes += _routes(ask_for_keys)
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswersHead)
     if not ask_for_keys:
         app.add_middleware(OwnMachineOnly)
     app.add_middleware(DefaultHeaders, headers=SAFE)
 
-    app.include_router(metrics.router, dependencies=of_readers, responses=refusals)
-
     dashboard.install(app)
     description.install(app)
 
-    @app.get("/healthz", tags=["health"], dependencies=[known_parameters], responses=documented(422, 503))
+    @app.get("/healthz", tags=["health"], dependencies=[_KNOWN_PARAMETERS], responses=documented(422, 503))
     @in_own_threads("health", 1)
     def healthz() -> Health:
         """Whether the API and its database answer, within a few seconds. It has a thread of its own, and waits for no
@@ -132,3 +118,26 @@ def create_app(store: Store, folder: Path, *, ask_for_keys: bool, installation: 
         return Health()
 
     return app
+
+
+@cache  # FastAPI needs a third of a second for them
+def _routes(ask_for_keys: bool) -> list[BaseRoute]:
+    """The routes of every store."""
+    routes = APIRouter()
+    refusals = documented(401, 403, 422) if ask_for_keys else documented(422)
+    of_readers = [Depends(needs("read")), _KNOWN_PARAMETERS] if ask_for_keys else [_KNOWN_PARAMETERS]
+    for router in _READING:
+        routes.include_router(router, prefix=PREFIX, dependencies=of_readers, responses=refusals)
+    for scope, routers in _WRITING.items():
+        if scope == "admin" and not ask_for_keys:
+            continue
+        key = [Depends(needs(scope))] if ask_for_keys else []
+        for router in routers:
+            routes.include_router(
+                router,
+                prefix=PREFIX,
+                dependencies=[*key, _KNOWN_PARAMETERS, Depends(same_site)],
+                responses={**refusals, **REFUSALS},
+            )
+    routes.include_router(metrics.router, dependencies=of_readers, responses=refusals)
+    return routes.routes
