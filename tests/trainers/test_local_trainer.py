@@ -63,7 +63,7 @@ def train_here(job: TrainJob) -> list[Metrics]:
 
 
 def test_processes_can_be_started_before_there_is_a_job() -> None:
-    """The tests below train in them: a new process takes seconds, so those that kill theirs come last."""
+    """The tests below train in them: a new process takes seconds."""
     LocalTrainer().warm_up(2)
     LocalTrainer().warm_up(1)
     wait_until(lambda: len(idle_processes()) == 2, "two processes, and no more, to wait for a job")
