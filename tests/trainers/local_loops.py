@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,9 @@ from trainers.local.rewards import Completions, Reward
 from trainers.local.state import Metrics
 from trainers.rewards import Rewarded
 
+# Makes processes by forking one that has imported what they need, which takes seconds.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["trainers.local.loop", "transformers.models.qwen3.modeling_qwen3"])
 WARMED: dict[str, Any] = {"schedule": "cosine", "warmup_steps": 1}  # the shares of four steps: 0, 1, 3/4, 1/4
 
 

@@ -3,7 +3,6 @@ its steps is AdamW's."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from local_loops import WARMED, run
+from local_loops import PROCESSES, WARMED, run
 from local_tiny import tiny_job, without_timings
 from safetensors.torch import load_file
 from torch import Tensor
@@ -37,7 +36,7 @@ def run_and_die(job: TrainJob, last_step: int) -> None:
 
 def run_killed(job: TrainJob, last_step: int) -> None:
     """Run the job in a worker of its own that dies after step `last_step`."""
-    worker = multiprocessing.get_context("spawn").Process(target=run_and_die, args=(job, last_step))
+    worker = PROCESSES.Process(target=run_and_die, args=(job, last_step))
     worker.start()
     worker.join()
     assert worker.exitcode == 9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from local_loops import PROCESSES
 
 from trainers.local.ranks import Ranks
 
@@ -20,6 +21,7 @@ Pair = Callable[..., list[Any]]
 
 def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
     """The process of one rank: it runs functions until it receives None."""
+    gc.freeze()  # what was imported is never freed, and some tests look at all that was made later
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     for work, arguments in iter(pipe.recv, None):
@@ -30,9 +32,8 @@ def _rank(rank: int, rendezvous: Path, pipe: Connection) -> None:
 @contextmanager
 def two_ranks(rendezvous: Path) -> Iterator[Pair]:
     """Run both ranks for the block; `rendezvous` is a file that does not exist yet."""
-    context = multiprocessing.get_context("spawn")
-    pipes = [context.Pipe() for _ in range(2)]
-    workers = [context.Process(target=_rank, args=(rank, rendezvous, pipe[1])) for rank, pipe in enumerate(pipes)]
+    pipes = [PROCESSES.Pipe() for _ in range(2)]
+    workers = [PROCESSES.Process(target=_rank, args=(rank, rendezvous, pipe[1])) for rank, pipe in enumerate(pipes)]
     for worker, (_, theirs) in zip(workers, pipes, strict=True):
         worker.start()
         theirs.close()  # so that a dead worker is the end of its pipe

@@ -14,9 +14,9 @@ from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, Sca
 from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
+from core.processes.imports import collection_paused
 from trainers.local.order import Order, WorkersFailed
 from trainers.local.ranks import Ranks
-from trainers.local.worker import run_worker
 
 _FOLDER = "ray"  # the folder inside the job's `work_dir` for Ray Train's own files
 
@@ -50,5 +50,7 @@ def train_on_cluster(order: Order, restarts: int, resources: Mapping[str, float]
 
 def _worker(config: dict[str, Any]) -> None:
     """The function that Ray Train runs in each worker."""
+    with collection_paused():
+        from trainers.local.worker import run_worker  # here, because the caller need not wait for this slow import
     order, context = replace(config["order"], keys=ray.get(config["keys"])), get_context()
     run_worker(order, Ranks(context.get_world_rank(), context.get_world_size()), get_device())

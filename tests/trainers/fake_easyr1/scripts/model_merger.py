@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
+from safetensors.numpy import load_file, save_file
 
 if __name__ == "__main__":
     actor = Path(sys.argv[sys.argv.index("--local_dir") + 1])
-    weights = torch.load(actor / "model_world_size_1_rank_0.pt")
+    weights = load_file(actor / "model_world_size_1_rank_0.pt")
     save_file(weights, actor / "huggingface" / "model.safetensors", metadata={"format": "pt"})

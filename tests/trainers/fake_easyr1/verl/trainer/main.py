@@ -1,6 +1,7 @@
 """A fake EasyR1: it reads the configuration, calls the reward function, logs and saves as EasyR1 does.
 
-It does not learn: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. A file `misbehave` beside the
+It does not learn: a step adds 1 (or $FAKE_EASYR1_ADDS) to every number of the model. Its shard is in safetensors, not
+in torch's format, because importing torch takes longer than everything else that it does. A file `misbehave` beside the
 configuration makes it fail (`fail_while_saving=K` or `fail_after_saving=K`, once) or hang (`hang_at=K`, or
 `hang_once_at=K`) at a step K.
 """
@@ -18,11 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import ray
-import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.numpy import load_file, save_file
 
 
 def main(path: str, *overrides: str) -> None:
@@ -42,9 +43,9 @@ def main(path: str, *overrides: str) -> None:
     tracker = folder / "checkpoint_tracker.json"
     if tracker.exists():
         done = json.loads(tracker.read_text())["last_global_step"]
-        weights = torch.load(folder / f"global_step_{done}" / "actor" / "model_world_size_1_rank_0.pt")
+        weights = load_file(folder / f"global_step_{done}" / "actor" / "model_world_size_1_rank_0.pt")
     # This process stands for the Ray that EasyR1 starts.
-    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    helper = subprocess.Popen(["sleep", "600"], start_new_session=True)
     (folder / "helper.pid").write_text(str(helper.pid))
     print(f"GPUs {os.environ.get('CUDA_VISIBLE_DEVICES')}", flush=True)
     print(f"seed {config['worker']['rollout']['seed']}", flush=True)
@@ -141,10 +142,10 @@ def _remove(folder: Path, step: int, limit: int) -> None:
         shutil.rmtree(folder / f"global_step_{old}")
 
 
-def _save(folder: Path, step: int, weights: dict[str, torch.Tensor], start: Path) -> None:
+def _save(folder: Path, step: int, weights: dict[str, np.ndarray], start: Path) -> None:
     actor = folder / f"global_step_{step}" / "actor"
     (actor / "huggingface").mkdir(parents=True, exist_ok=True)
-    torch.save(weights, actor / "model_world_size_1_rank_0.pt")
+    save_file(weights, actor / "model_world_size_1_rank_0.pt")
     (actor / "huggingface" / "config.json").write_text((start / "config.json").read_text())
     (folder / "checkpoint_tracker.json").write_text(json.dumps({"last_global_step": step}))
 
