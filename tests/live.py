@@ -32,7 +32,7 @@ SMALL = (
     "challenger.training.rollouts_per_prompt=16",
     "challenger.training.checkpoint_every=1",
     "challenger.training.workers=1",
-    "dataset.candidates=160",
+    "dataset.candidates=300",
     "dataset.votes=4",
     "dataset.delta=0.5",
     "solver.training.steps=3",
@@ -141,4 +141,4 @@ def wait_until(condition: Callable[[], bool], what: str, patience_s: float = 300
             return
         now = time.monotonic()
         assert now < deadline, f"waited {patience_s:g} s for {what}"
-        time.sleep(max(0.01, 19 * (now - checked_at)))  # poll a twentieth of the time at most: others need the processor
+        time.sleep(max(0.01, 19 * (now - checked_at)))  # poll a twentieth of the time: others need the processor
