@@ -56,7 +56,7 @@ def _message_of_a_hanging_run(folder: Path) -> str:
         print("it hangs here", flush=True)
         time.sleep(600)
 
-    campaign.PATIENCE_S = 0.2
+    pytest.MonkeyPatch().setattr(campaign, "PATIENCE_S", 0.2)  # in this process only
     chaos = campaign.Campaign(Home(folder), folder, hang, kills=1, seed=0, victims=(), report=print)
     with pytest.raises(campaign.ChaosError) as raised:
         chaos.run()
