@@ -49,6 +49,7 @@ class Live:
     """Running services, and the means to use them."""
 
     home: Home
+    opened: Store
 
     @property
     def services(self) -> Services:
@@ -101,7 +102,8 @@ class Live:
         return subprocess.Popen(killed, env=self.shell, stdout=log, stderr=log)
 
     def store(self) -> Store:
-        return open_store(self.home.database)
+        """One for all tests: each new one would compile its statements again."""
+        return self.opened
 
 
 @contextmanager
@@ -109,13 +111,13 @@ def live_services(folder: Path) -> Iterator[Live]:
     """Start the services as `coevo up` does, on free ports; end them after the block as `coevo down` does."""
     os.environ.pop("COEVO_DATABASE", None)
     home = Home(folder)
-    open_store(home.database, create=True).close()
+    store = open_store(home.database, create=True)
     problems = make_benchmark(seed=99, per_level=BENCHMARK_ITEMS // 6)
     items = [{"id": f"{i}", "problem": p.text, "answer": str(p.answer)} for i, p in enumerate(problems)]
     (folder / "benchmark.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     cluster.up(home, ANY_FREE, lambda _line: None)
     try:
-        yield Live(home)
+        yield Live(home, store)
     finally:
         cluster.down(home)
 
@@ -139,4 +141,4 @@ def wait_until(condition: Callable[[], bool], what: str, patience_s: float = 300
             return
         now = time.monotonic()
         assert now < deadline, f"waited {patience_s:g} s for {what}"
-        time.sleep(max(0.01, 4 * (now - checked_at)))  # poll at most a fifth of the time: others need the processor
+        time.sleep(max(0.01, 19 * (now - checked_at)))  # poll a twentieth of the time: others need the processor

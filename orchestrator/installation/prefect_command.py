@@ -6,12 +6,15 @@ server start`.
 
 from __future__ import annotations
 
+from core.processes.imports import collection_paused
 from services.api.access.connections import limit_every_uvicorn
 
 
 def main() -> None:
     """Do what the command line says, as `prefect` does."""
-    from prefect.cli import app  # it takes a second to import
+    with collection_paused():  # they take seconds to import
+        import prefect.server.api.server  # noqa: F401 (which the command imports)
+        from prefect.cli import app
 
     limit_every_uvicorn()
     app()

@@ -10,6 +10,7 @@ import shlex
 import sys
 from functools import partial
 
+from core.processes.imports import collection_paused
 from services.prefect.server import PrefectServer
 
 _PROGRAM = "prefect.engine"  # which `prefect.runner` starts
@@ -27,6 +28,8 @@ def use_for_flow_runs() -> None:
 def main() -> None:
     """Run the flow run that the environment names."""
     PrefectServer.from_environment()
+    with collection_paused():
+        from orchestrator import flows  # noqa: F401 (which the program imports)
     runpy.run_module(_PROGRAM, run_name="__main__", alter_sys=True)
 
 

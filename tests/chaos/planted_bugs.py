@@ -29,7 +29,6 @@ from storage.rows import RunDetail
 from tests.chaos.trace import Strike
 
 _PATCH = pytest.MonkeyPatch()
-undo = _PATCH.undo  # takes all of them out again
 
 
 def publish_in_place() -> Strike:

@@ -1,17 +1,14 @@
-"""`python -m tests.chaos.scripted_faults FAULT FOLDER DATABASE`: the loop of `scripted_loop` under one fault.
+"""The loop of `scripted_loop` under one fault.
 
-Processes work on the run, one after another or at once, until one of them has ended it. FAULT is a function of this
-module. It prints, as JSON, how many processes there were, the last line of each that failed, and what differs from a
-run without a fault.
+Processes work on the run, one after another or at once, until one of them has ended it. A fault is a function of this
+module.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -187,20 +184,18 @@ def triggers(processes: Processes) -> None:
     assert ended.count(True) >= 1, processes.errors
 
 
-def main(fault: Callable[[Processes], None], folder: Path) -> dict[str, Any]:
+def outcome_under(fault: str, folder: Path, database: str) -> dict[str, Any]:
+    """How many processes there were, the last line of each that failed, and what differs from a run without a fault."""
+    os.environ["COEVO_DATABASE"] = database
     home, outcome = Home(folder / "home"), Outcome()
     with scripted_run(home, folder) as work:
         processes = Processes(home, folder, work)
         assert processes.has_ended_the_run(processes.begin()), processes.errors
         expected, processes.count = stored_and_deleted(home, outcome), 0
-        fault(processes)
+        globals()[fault](processes)
         outcome.violations += differences(expected, stored_and_deleted(home, outcome))
     return {
         "processes": processes.count,
         "errors": processes.errors,
         "violations": [violation[:1000] for violation in outcome.violations[:10]],
     }
-
-
-if __name__ == "__main__":
-    print(json.dumps(main(globals()[sys.argv[1]], Path(sys.argv[2]))))

@@ -1,15 +1,12 @@
-"""`python -m tests.chaos.scripted_loop FOLDER KILLS [BUG…]`: a campaign on a loop without Ray.
-
-A kill costs a fraction of a second. It prints the campaign's outcome as JSON; with bugs, one campaign's of each.
+"""A campaign on a loop without Ray. A kill costs a fraction of a second.
 
 The stages, the ledger and the store are the real ones. The models are scripted: fake applications write the texts, and
-a fake training writes weights that name its job. A BUG is a function of `planted_bugs`; a campaign with one kill gives
+a fake training writes weights that name its job. A bug is a function of `planted_bugs`; a campaign with one kill gives
 the signal at which the bug does harm.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -116,17 +113,6 @@ def campaign_on(folder: Path, kills: int, strikes: Sequence[Strike] = ()) -> dic
         return campaign.run().as_json()
 
 
-def main(folder: Path, kills: int, *bugs: str) -> None:
-    if not bugs:
-        print(json.dumps(campaign_on(folder, kills)))
-        return
-    outcomes = {}
-    for bug in bugs:
-        (folder / bug).mkdir()
-        outcomes[bug] = campaign_on(folder / bug, kills, [getattr(planted_bugs, bug)()])
-        planted_bugs.undo()
-    print(json.dumps(outcomes))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+def outcome_with(bug: str, folder: Path) -> dict[str, Any]:
+    """The outcome of a campaign with one kill, while this bug is planted."""
+    return campaign_on(folder, 1, [getattr(planted_bugs, bug)()])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.processes.faultpoints import FAULT_POINTS
-from orchestrator.installation.home import ROOT
+from orchestrator.installation.home import Home
+from tests.chaos import campaign
+from tests.chaos.forks import in_a_fork
+from tests.chaos.scripted_loop import campaign_on, outcome_with
 
 pytestmark = pytest.mark.heavy
 
@@ -28,22 +30,8 @@ SEEN_AS = {
 }
 
 
-def _campaign(folder: Path, kills: int, *bugs: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.chaos.scripted_loop", str(folder), str(kills), *bugs]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    outcome: dict[str, Any] = json.loads(result.stdout)
-    return outcome
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Bug -> what a campaign sees of it. One process plants them all, one after another, since its start takes time."""
-    return _campaign(tmp_path_factory.mktemp("bugs"), 1, *SEEN_AS)
-
-
 def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_path: Path) -> None:
-    outcome = _campaign(tmp_path, 40)
+    outcome = in_a_fork(campaign_on, tmp_path, 40)
     assert outcome["violations"] == []
     assert outcome["kills"] == 40
     assert {*outcome["by_victim"]} == {"driver", "suspended"}
@@ -54,36 +42,29 @@ def test_nothing_is_lost_when_a_run_is_killed_or_suspended_again_and_again(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", SEEN_AS)
-def test_a_planted_bug_is_seen(outcomes: dict[str, Any], bug: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_planted_bug_is_seen(bug: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     def is_seen(outcome: dict[str, Any]) -> bool:
         return any(SEEN_AS[bug] in violation for violation in outcome["violations"])
 
     # Which of two processes writes first is chance: a campaign may miss `write_without_a_fence`, but not five in a row.
-    again = (_campaign(tmp_path_factory.mktemp("again"), 1, bug)[bug] for _ in range(4))
-    assert is_seen(outcomes[bug]) or any(map(is_seen, again)), outcomes[bug]
+    outcomes = (in_a_fork(outcome_with, bug, tmp_path_factory.mktemp("bug")) for _ in range(5))
+    assert any(map(is_seen, outcomes))
+
+
+def _message_of_a_hanging_run(folder: Path) -> str:
+    def hang(_own_processes: bool) -> None:
+        print("it hangs here", flush=True)
+        time.sleep(600)
+
+    pytest.MonkeyPatch().setattr(campaign, "PATIENCE_S", 0.2)  # in this process only
+    chaos = campaign.Campaign(Home(folder), folder, hang, kills=1, seed=0, victims=(), report=print)
+    with pytest.raises(campaign.ChaosError) as raised:
+        chaos.run()
+    with pytest.raises(ChildProcessError):  # no process is left
+        os.waitpid(-1, os.WNOHANG)
+    return str(raised.value)
 
 
 def test_a_first_run_that_hangs_is_killed_and_the_message_has_its_last_lines(tmp_path: Path) -> None:
-    program = """if True:
-        import os, sys, time
-        from pathlib import Path
-        from tests.chaos import campaign
-        from orchestrator.installation.home import Home
-        def hang(_own_processes):
-            print("it hangs here", flush=True)
-            time.sleep(600)
-        campaign.PATIENCE_S, folder = 0.2, Path(sys.argv[1])
-        chaos = campaign.Campaign(Home(folder), folder, hang, kills=1, seed=0, victims=(), report=print)
-        try:
-            chaos.run()
-        except campaign.ChaosError as error:
-            print(error)
-        try:
-            os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            print("no process is left")
-    """
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.startswith("the run hangs although nothing was killed:\nit hangs here\n")
-    assert printed.endswith("no process is left\n")
+    message = in_a_fork(_message_of_a_hanging_run, tmp_path)
+    assert message.startswith("the run hangs although nothing was killed:\nit hangs here\n")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,19 +12,15 @@ from typing import Any
 import pytest
 
 from benchmarks.postgres import temporary_postgresql
-from orchestrator.installation.home import ROOT
-from tests.chaos.scripted_faults import KILLED_IN
+from tests.chaos.forks import in_a_fork
+from tests.chaos.scripted_faults import KILLED_IN, outcome_under
 
 pytestmark = pytest.mark.heavy
 
 
 def _under(fault: str, folder: Path, database: str | None = None) -> dict[str, Any]:
-    """What `scripted_faults` prints; nothing may be lost."""
-    command = [sys.executable, "-m", "tests.chaos.scripted_faults", fault, str(folder)]
-    variables = {**os.environ, "COEVO_DATABASE": database or f"sqlite:///{folder}/home/coevo.db"}
-    result = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    outcome: dict[str, Any] = json.loads(result.stdout)
+    """The outcome of `scripted_faults`; nothing may be lost."""
+    outcome: dict[str, Any] = in_a_fork(outcome_under, fault, folder, database or f"sqlite:///{folder}/home/coevo.db")
     assert outcome["violations"] == []
     return outcome
 

@@ -97,7 +97,7 @@ CLIENTS: dict[str, str] = {
     "from orchestrator.question_sets import hub; from core.settings.evaluation import Hub; from pathlib import Path\n"
     "hub._ATTEMPTS = 1; hub.fetch(Hub(dataset='a/b', config='c', split='s'), Path(folder) / 'file')",
     "a flow run": "import os; os.environ['PREFECT__FLOW_RUN_ID'] = '0' * 8 + '-0000-0000-0000-' + '0' * 12\n"
-    "from orchestrator.installation import flow_run_process; flow_run_process.main()",
+    "from orchestrator.runner import flow_run_process; flow_run_process.main()",
 }
 
 

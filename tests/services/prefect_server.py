@@ -18,6 +18,7 @@ import httpx
 
 from orchestrator import flows
 from orchestrator.evaluation import flows as evaluation_flows
+from orchestrator.installation import prefect_command
 from orchestrator.installation.ports import free_port
 from services.prefect.server import PrefectServer
 from tests.live import wait_until
@@ -32,7 +33,7 @@ def prefect_server(folder: Path, port: int = 0) -> Iterator[str]:
     env = {**os.environ, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
     env["PREFECT_SERVER_API_AUTH_STRING"] = AUTH
     env.pop("PREFECT_API_URL", None)
-    command = [str(Path(sys.executable).parent / "prefect"), "server", "start", "--no-ui"]
+    command = [sys.executable, "-m", prefect_command.__name__, "server", "start", "--no-ui"]
     command += ["--host=127.0.0.1", f"--port={url.rpartition(':')[2]}"]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log)

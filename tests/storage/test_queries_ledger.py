@@ -109,10 +109,11 @@ def _claim_all(url: str, run: str, owner: str, barrier: Barrier, won: multiproce
 
 
 def test_exactly_one_of_several_processes_gets_each_stage(store: Store, run: str, database_url: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    barrier, won = spawn.Barrier(_CLAIMANTS), spawn.Queue()
+    forkserver = multiprocessing.get_context("forkserver")
+    forkserver.set_forkserver_preload(["pytest", "psycopg", "storage.queries", "storage.session"])
+    barrier, won = forkserver.Barrier(_CLAIMANTS), forkserver.Queue()
     claimants = [
-        spawn.Process(target=_claim_all, args=(database_url, run, f"owner {number}", barrier, won))
+        forkserver.Process(target=_claim_all, args=(database_url, run, f"owner {number}", barrier, won))
         for number in range(_CLAIMANTS)
     ]
     for claimant in claimants:
