@@ -59,8 +59,8 @@ class Chain:
     def checkpoints_at(self, iteration: int) -> dict[Role, str]:
         """Role -> the checkpoint that the role's model had at the end of an iteration.
 
-        It is the last one that the iteration trained, even if the run was rolled back after it, because pass@1 was
-        measured on it; if it trained none, the one that the role's model had before.
+        The iteration's last checkpoint: pass@1 was measured on it, so a later roll-back does not change it. Without a
+        training in the iteration, the previous iteration's.
         """
         trained = {
             role: checkpoint.id

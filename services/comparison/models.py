@@ -149,8 +149,12 @@ def stored_model(session: Session, name: str) -> str:
 
 
 def models_named(session: Session, names: Iterable[str], benchmarks: Sequence[str]) -> dict[str, list[str]]:
-    """Name -> models: a run's name stands for all Solvers of its loop that have a finished evaluation on a benchmark,
-    the base model first, and RUN/labelled for those of its branch; any other name is a model. Raises `NotThere`."""
+    """Name -> models that have a finished evaluation on one of the benchmarks. Raises `NotThere`.
+
+    - RUN: the Solvers of the run's loop, the base model first;
+    - RUN/labelled: the Solvers of the run's branch;
+    - any other name: itself.
+    """
     models: dict[str, list[str]] = {}
     for name in names:
         if not _OF_RUN.fullmatch(name):

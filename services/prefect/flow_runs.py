@@ -45,8 +45,7 @@ class FlowRun:
         return self.state in ACTIVE
 
     def is_listed_alone(self, now: datetime) -> bool:
-        """Whether the list of runs has the flow run although it has made no run: it may still make one, or a person may
-        not yet have seen why it did not."""
+        """Whether the list of runs shows the flow run while there is no run: it is queued, or has just failed."""
         return self.active or now - self.since <= _LISTED
 
     def changed_status(self, at: datetime | None) -> bool:

@@ -16,8 +16,8 @@ from core.types import Flow
 from core.validation.bounds import Iterations
 from services.api import run_views
 from services.api.dependencies import InstallationDependency, PrefectDependency, RunName, StoreDependency
+from services.api.overrides import Override, Setting, configured
 from services.api.problems import documented, invalid
-from services.api.routes.presets import Override, Setting, configured
 from services.api.schemas import Preset, PresetDetails, Triggered
 from services.prefect.client import Prefect
 from services.prefect.flow_runs import EXISTING, FlowRun
