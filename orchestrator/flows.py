@@ -165,14 +165,14 @@ def _run_to_its_end(
     preset = "" if preset == EXISTING else preset
     own_store = closing(open_store(here.database, create=True)) if given is None else nullcontext(given.store)
     with own_store as store:
-        with artifacts.written():
+        with artifacts.flushed():
             _tag(store, name, preset)
         with run_held(store, name):
             config = runs.prepare(
                 here, store, name, preset, iterations, overrides, flow_name, given.config if given else None
             )
             run = Run(name, here, store, here.services(), config)
-            with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.written():
+            with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.flushed():
                 artifacts.dashboard_link(name, run.services.pages_url)
                 for stage in stages_of(config, 0):
                     _stage_task(run, 0, stage)
@@ -215,10 +215,10 @@ def _opened(run: str, t: int) -> Iterator[Run]:
         yield given
         return
     with closing(open_store(home().database)) as store:
-        with artifacts.written():
+        with artifacts.flushed():
             _tag(store, run, iteration=t)
         config = runs.stored_config(store, run)
-        with run_held(store, run), artifacts.written():
+        with run_held(store, run), artifacts.flushed():
             yield Run(run, home(), store, home().services(), config)
 
 
@@ -252,7 +252,7 @@ def _action_after(run: Run, t: int) -> str:
     if decision["action"] != "pause":
         return str(decision["action"])
     runs.set_status_if_held(run, "paused")
-    with run_log.kept(run.home, run.name, t):
+    with run_log.recorded(run.home, run.name, t):
         where = f"in the Prefect UI, on the dashboard, or with `coevo runs decide {run}`"
         run_log.say(f"paused after iteration {t} until somebody decides, {where}: {'; '.join(decision['warnings'])}")
     page = artifacts.run_page(run.services.pages_url, run.name, t)
@@ -294,10 +294,10 @@ def run_stage(run: Run, t: int, stage: Stage, answer: dict[str, Any] | None = No
     def body() -> LastWrite:
         nonlocal ran
         ran = True
-        with progress.shown(key, partial(note_progress, run.store, key), left) as report:
+        with progress.reported(key, partial(note_progress, run.store, key), left) as report:
             return last_write_of(Context(run, t, stage, report), answer)
 
-    with run_log.kept(run.home, run.name, t, stage):
+    with run_log.recorded(run.home, run.name, t, stage):
         refuse_spent(run.store, run.name, run.config)
         result = run_once(run.store, key, body)
         ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"

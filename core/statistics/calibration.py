@@ -42,7 +42,7 @@ class Fold:
     measured: Estimate
 
     @property
-    def held(self) -> bool:
+    def covered(self) -> bool:
         """Whether the interval of the estimate contains the measured value."""
         return self.estimated.lo <= self.measured.value <= self.estimated.hi
 
@@ -63,9 +63,9 @@ class Check:
         return float(np.mean([abs(fold.estimated.value - fold.measured.value) for fold in self.folds]))
 
     @property
-    def held(self) -> int:
+    def covered(self) -> int:
         """In how many folds the interval contains the measured value."""
-        return sum(fold.held for fold in self.folds)
+        return sum(fold.covered for fold in self.folds)
 
 
 def estimate_accuracy(audited: Sequence[Cell], population: Population, seed: int = 0) -> Estimate | None:

@@ -98,7 +98,7 @@ def labels(run: RunName, as_json: AsJson = False) -> None:
         print_line(
             f"estimates from p_hat ({oracle}, {over}): when each audited iteration is estimated from the others, the "
             f"error is {100 * check.error:.1f} points on average; the interval contained the measured value in "
-            f"{check.held} of {len(check.folds)} iterations"
+            f"{check.covered} of {len(check.folds)} iterations"
         )
     checked = {(oracle, over) for oracle, over, _ in audits.checks}
     for oracle, over in sorted({(row.oracle, row.over) for row in audits.estimated} - checked):

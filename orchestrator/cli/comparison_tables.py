@@ -13,7 +13,7 @@ from rich.table import Table
 from core.statistics.estimates import Estimate
 from orchestrator.cli.terminal import wide
 from services.comparison.models import Cell, ModelComparison, needed
-from services.comparison.runs import SCORES, ArmFigures, Comparison, Point
+from services.comparison.runs import SCORES, ArmFigures, ArmPoint, Comparison
 
 _TITLES = {"greedy": "greedy", "majority": "majority", "pass_at_1": "pass@1", "label_accuracy": "labels"}
 _ARM_WIDTH = 28  # characters of an arm's name, which folds, of its seeds and iteration, and of the frame
@@ -56,7 +56,7 @@ def show(comparison: Comparison) -> None:
         console.print(line, markup=False)
 
 
-def _point(arm: ArmFigures, name: str) -> Point | None:
+def _point(arm: ArmFigures, name: str) -> ArmPoint | None:
     return next((point for point in arm.curves.get(name, []) if point.iteration == arm.iteration), None)
 
 

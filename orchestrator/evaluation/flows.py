@@ -53,7 +53,7 @@ def evaluate(
         asked = {"model": model, "benchmarks": benchmarks, "suite": suite or None, "limit": limit, "seed": seed}
         protocol = {"samples": samples, "sampling": sampling}
         checked = validated(EvaluationRequest, {**asked, "protocol": protocol}, "evaluate")
-        with closing(open_store(coevo_home.database, create=True)) as store, artifacts.written():
+        with closing(open_store(coevo_home.database, create=True)) as store, artifacts.flushed():
             figures = request.evaluate(coevo_home, store, checked, lambda *_: None)
             artifacts.evaluated(figures)
         return [measured.evaluation.id for measured in figures]
@@ -84,7 +84,7 @@ def recheck(
         prompt = {"name": name or judge_name(model, "equivalence"), "prompt": "equivalence"}
         judge = validated(Judge, {**service, **prompt}, "recheck")
         keys_of([judge])
-        with closing(open_store(home().database)) as store, artifacts.written():
+        with closing(open_store(home().database)) as store, artifacts.flushed():
             for key in evaluations:
                 rechecking.recheck(store, key, judge, lambda *_: None, failures_only=failures)
             with store.read() as session:

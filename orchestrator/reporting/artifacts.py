@@ -50,7 +50,7 @@ _EVALUATION, _RECHECK = _NO_RUNS = ("evaluation", "recheck")  # a run may have s
 
 
 @contextmanager
-def written() -> Iterator[None]:
+def flushed() -> Iterator[None]:
     """Wait at the end of the block until all artifacts are written."""
     try:
         yield

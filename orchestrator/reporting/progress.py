@@ -38,7 +38,7 @@ def _shown_time(time_left: Callable[[], str]) -> str:
 
 
 @contextmanager
-def shown(key: StageKey, store_progress: Progress, time_left: Callable[[], str] = lambda: "") -> Iterator[Progress]:
+def reported(key: StageKey, store_progress: Progress, time_left: Callable[[], str] = lambda: "") -> Iterator[Progress]:
     """Show the progress of one stage while the block runs, which gets the function that reports it. If the block raises
     an error, Prefect goes on showing how far the stage came.
 

@@ -29,7 +29,7 @@ _log.setLevel(logging.INFO)
 
 
 @contextmanager
-def kept(home: Home, run: str, iteration: int | None = None, stage: Stage | None = None) -> Iterator[None]:
+def recorded(home: Home, run: str, iteration: int | None = None, stage: Stage | None = None) -> Iterator[None]:
     """Send what is said and logged in the block to the run's file, and to Prefect if the block runs in a flow run.
 
     An error that ends the block is logged as one, and is raised as by `errors_without_secrets`. Blocks must not be

@@ -191,10 +191,10 @@ class Context(Generic[Config_co]):
         application = self.config.application(role)
         client = InferenceClient(self.run.services.endpoint(application), application)
 
-        def begun() -> Iterator[Sequence[Prompt]]:
+        def announced() -> Iterator[Sequence[Prompt]]:
             for batch in batches:
                 faultpoint("batch begun", f"{self.iteration}/{self.stage}/{batch[0].seed if batch else 0}")
                 yield batch
 
-        with closing(client.generate_in_turn(begun(), checkpoint.id, self.config.serving.batches)) as replies:
+        with closing(client.generate_in_turn(announced(), checkpoint.id, self.config.serving.batches)) as replies:
             yield replies

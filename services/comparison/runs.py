@@ -45,7 +45,7 @@ NOT_COMPARED = ("seed", *queries.runs.LIMITS)  # settings in which runs may diff
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ArmPoint:
     """A figure of an arm after one iteration. `mean` is over its runs; `interval` too, and None with a single run."""
 
     iteration: int
@@ -72,7 +72,7 @@ class ArmFigures:
     unfinished: list[str]
     iteration: int
     settings: dict[str, Any]  # only those in which the arms differ
-    curves: dict[str, list[Point]]
+    curves: dict[str, list[ArmPoint]]
     differences: dict[str, Difference]
 
 
@@ -200,7 +200,7 @@ def _evaluations(session: Session, run: str, benchmark: str) -> dict[CheckpointR
     return evaluations
 
 
-def _curves(results: Collection[Results], accuracies: Mapping[str, Accuracy]) -> dict[str, list[Point]]:
+def _curves(results: Collection[Results], accuracies: Mapping[str, Accuracy]) -> dict[str, list[ArmPoint]]:
     """The accuracy of an arm by iteration; `results` are those of its runs."""
     by_figure: dict[str, list[dict[int, float]]] = {
         name: [{t: getattr(accuracies[key], name).value for t, key in of_run.items()} for of_run in results]
@@ -211,7 +211,7 @@ def _curves(results: Collection[Results], accuracies: Mapping[str, Accuracy]) ->
     return {name: points for name, points in curves.items() if points}
 
 
-def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]]:
+def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[ArmPoint]]:
     """The series of an arm's loop by iteration, without those that it does not have."""
     by_figure = {
         name: [{t: figure.value for t, figure in series(session, run, name).items()} for run in runs] for name in SERIES
@@ -220,12 +220,12 @@ def _loop_curves(session: Session, runs: Sequence[str]) -> dict[str, list[Point]
     return {name: points for name, points in curves.items() if points}
 
 
-def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool, grain: float = 0.0) -> list[Point]:
+def _points(values_of_runs: Sequence[Mapping[int, float]], of_share: bool, grain: float = 0.0) -> list[ArmPoint]:
     common = set.intersection(*(set(values) for values in values_of_runs))
     points = []
     for t in sorted(common):
         values = [of_run[t] for of_run in values_of_runs]
-        points.append(Point(t, fmean(values), over_seeds(values, of_share, grain), values))
+        points.append(ArmPoint(t, fmean(values), over_seeds(values, of_share, grain), values))
     return points
 
 

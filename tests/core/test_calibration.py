@@ -82,13 +82,13 @@ def test_the_calibration_check_estimates_each_iteration_from_the_others() -> Non
     # The errors, -0.3, -0.15 and 0.45, cancel, although 4 would be estimated too high if accuracy fell further.
     assert sum(fold.estimated.value - fold.measured.value for fold in check.folds) == pytest.approx(0)
     assert check.folds[0].estimated.n == 200
-    assert check.held == 3  # of two iterations that differ, an interval has nearly the whole range
+    assert check.covered == 3  # of two iterations that differ, an interval has nearly the whole range
 
 
 def test_a_fold_holds_if_its_interval_has_the_measured_value_and_one_iteration_cannot_be_checked() -> None:
     measured = Estimate(0.6, 0.5, 0.7, 100)
-    assert Fold(1, Estimate(0.5, 0.4, 0.6, 200), measured).held
-    assert not Fold(1, Estimate(0.5, 0.4, 0.59, 200), measured).held
+    assert Fold(1, Estimate(0.5, 0.4, 0.6, 200), measured).covered
+    assert not Fold(1, Estimate(0.5, 0.4, 0.59, 200), measured).covered
     alone = [Cell(1, 0.5, 100, 60)]
     assert calibration_check(alone, {1: {0.5: 10}}, {1: measured}) is None
     assert calibration_check([*alone, Cell(2, 0.5, 9, 3)], {}, {1: measured}) is None
@@ -105,7 +105,7 @@ def test_only_an_audit_shows_that_a_solver_has_become_sure_of_wrong_answers() ->
     after = estimate_accuracy([*honest, *collapsed], population)
     assert after.hi - after.lo > 2 * (before.hi - before.lo)
     check = calibration_check([*honest, *collapsed], {4: population}, {4: truth})
-    assert check.held == 0
+    assert check.covered == 0
     assert check.folds[0].estimated.value - truth.value > 0.1
 
 

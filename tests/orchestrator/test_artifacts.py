@@ -42,7 +42,7 @@ def test_artifacts_are_written_in_order_while_the_run_goes_on(monkeypatch: pytes
         artifacts, "create_markdown_artifact", lambda text, *, key, description: calls.append((key, text))
     )
     monkeypatch.setattr(artifacts, "_is_newest", lambda *_: False)
-    with artifacts.written():
+    with artifacts.flushed():
         progress = artifacts.StageProgress(StageKey("exp-v2", 2, "evaluate"))
         progress.update(50.0)
         artifacts.stage_result(StageKey("exp-v2", 2, "evaluate"), RESULT, "http://127.0.0.1:8080")
@@ -67,7 +67,7 @@ def test_no_error_in_writing_ends_a_run(
 
     for name in ("create_markdown_artifact", "create_progress_artifact", "_is_newest"):
         monkeypatch.setattr(artifacts, name, refuse)
-    with artifacts.written():
+    with artifacts.flushed():
         progress = artifacts.StageProgress(StageKey("run", 1, "evaluate"))
         progress.update(50.0)
         progress.remove()
@@ -79,12 +79,12 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
     prefect: SyncPrefectClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = "deleted-1-evaluate-progress"
-    with artifacts.written():
+    with artifacts.flushed():
         progress = artifacts.StageProgress(StageKey("deleted", 1, "evaluate"))
     filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=[key]))}
     (shown,) = prefect.read_artifacts(**filters)
     prefect.delete_artifact(shown.id)
-    with artifacts.written():
+    with artifacts.flushed():
         for percent in (10.0, 20.0, 30.0):
             progress.update(percent)
         progress.remove()
@@ -106,9 +106,9 @@ def test_an_artifact_that_a_person_has_deleted_does_not_end_the_run(
 def test_a_run_goes_on_while_prefect_refuses_or_is_away_and_says_what_is_lost(
     settings: dict[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with artifacts.written():
+    with artifacts.flushed():
         progress = artifacts.StageProgress(StageKey("refused", 1, "evaluate"))
-    with temporary_settings(settings), artifacts.written():
+    with temporary_settings(settings), artifacts.flushed():
         progress.update(50.0)
         progress.remove()
         artifacts.stage_result(StageKey("refused", 1, "evaluate"), RESULT, "")
@@ -141,7 +141,7 @@ def test_artifacts_of_different_names_have_different_keys(named: list[tuple[str,
 
 
 def test_runs_whose_names_look_alike_in_a_key_keep_their_own_artifacts(prefect: SyncPrefectClient) -> None:
-    with artifacts.written():
+    with artifacts.flushed():
         for run in ("a.b", "a-b", "A-B"):
             artifacts.stage_result(StageKey(run, 1, "evaluate"), RESULT, "")
     latest = prefect._client.post("/artifacts/latest/filter", json={}).json()
@@ -153,7 +153,7 @@ def test_a_run_has_one_artifact_of_its_figures_until_they_change(prefect: SyncPr
     small_run(sqlite)
     filters = {"artifact_filter": ArtifactFilter(key=ArtifactFilterKey(any_=["small-figures"]))}
     for _ in range(2):
-        with artifacts.written():
+        with artifacts.flushed():
             artifacts.figures(sqlite, "small")
     (shown,) = prefect.read_artifacts(**filters)
     assert [row["iteration"] for row in json.loads(str(shown.data))] == ["base", "1"]

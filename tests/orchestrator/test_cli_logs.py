@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from orchestrator.installation.home import Home
-from orchestrator.reporting.run_log import kept, say
+from orchestrator.reporting.run_log import recorded, say
 from services.api.app import PREFIX, create_app
 from services.api.installation import Installation
 from storage import queries
@@ -26,7 +26,7 @@ HOSTILE = "\x1b[2J<img src=x onerror=alert(1)> [bold]not markup[/bold]\nsecond l
 def store(home: Home, sqlite: Store) -> Store:
     with sqlite.write() as session:
         create(session, "demo")
-    with kept(home, "demo", 1, "evaluate"):
+    with recorded(home, "demo", 1, "evaluate"):
         say("evaluate 1: pass@1 57.4%")
         logging.getLogger("a").warning("%s", HOSTILE)
     return sqlite
@@ -54,7 +54,7 @@ def test_a_log_is_followed_until_the_run_ends(home: Home, store: Store) -> None:
         assert process.stdout is not None
         first = [process.stdout.readline() for _ in range(3)]
         assert "pass@1 57.4%" in first[0]
-        with kept(home, "demo", 2, "evaluate"):
+        with recorded(home, "demo", 2, "evaluate"):
             for number in range(5):  # more than --lines, between two looks at the log
                 say(f"evaluate 2: pass@1 6{number}.1%")
         for number in range(5):

@@ -40,7 +40,7 @@ def events(home: Home) -> list[LogEvent]:
 def test_lines_and_warnings_of_a_stage_are_kept_in_the_run_s_file(
     home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_log.kept(home, "demo", 2, "evaluate"):
+    with run_log.recorded(home, "demo", 2, "evaluate"):
         LIBRARY.info("of no interest")
         LIBRARY.warning("the service is slow")
         logging.getLogger("prefect.client").error("Prefect logs this itself")
@@ -65,13 +65,13 @@ def test_secrets_are_hidden_in_the_file_and_in_the_terminal(
 ) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "plain-words-of-a-key")
     api_key = home.api_key
-    with run_log.kept(home, "demo", 1, "audit_labels"):
+    with run_log.recorded(home, "demo", 1, "audit_labels"):
         LIBRARY.warning("refused: %s and %s", os.environ["JUDGE_API_KEY"], api_key)
         run_log.say("asked https://ann:hunter22@example.org with plain-words-of-a-key")
     # Prefect stores and shows the error itself.
     with (
         pytest.raises(CoevoError, match=r"^ValueError: no answer with \[secret\]$") as raised,
-        run_log.kept(home, "demo", 1, "audit_labels"),
+        run_log.recorded(home, "demo", 1, "audit_labels"),
     ):
         raise ValueError(f"no answer with {os.environ['JUDGE_API_KEY']}")
     assert raised.value.__suppress_context__
@@ -93,7 +93,7 @@ def test_what_is_said_cannot_command_the_terminal(
 
 def test_a_failure_is_logged_with_its_traceback_only_if_it_is_a_bug(home: Home) -> None:
     for error in (CoevoError("dataset.band: no question was kept"), ValueError("a bug"), KeyboardInterrupt()):
-        with pytest.raises(type(error)), run_log.kept(home, "demo", 1, "train_solver"):
+        with pytest.raises(type(error)), run_log.recorded(home, "demo", 1, "train_solver"):
             raise error
     expected, bug, interrupted = events(home)
     assert (expected.level, "Traceback" in expected.message) == ("ERROR", False)
@@ -112,7 +112,7 @@ def test_a_long_traceback_keeps_its_end_from_a_whole_line_on(home: Home) -> None
     def odd(depth: int) -> None:  # a second function, because a traceback leaves out frames that repeat
         even(depth - 1)
 
-    with pytest.raises(ValueError, match="a bug"), run_log.kept(home, "demo", 1, "train_solver"):
+    with pytest.raises(ValueError, match="a bug"), run_log.recorded(home, "demo", 1, "train_solver"):
         even(200)
     [bug] = events(home)
     _, cut, first, *_, last = bug.message.splitlines()
@@ -133,7 +133,7 @@ logs.configure("run")
 
 @task
 def stage():
-    with run_log.kept(home(), "demo", 2, "evaluate"):
+    with run_log.recorded(home(), "demo", 2, "evaluate"):
         thread = threading.Thread(target=logging.getLogger("some.library").warning, args=("hf_0123456789abcdef",))
         thread.start()
         thread.join()

@@ -70,7 +70,7 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
 
     @flow
     def first_stage() -> None:
-        with artifacts.written():
+        with artifacts.flushed():
             flows._stage_task(opened(home), 0, "evaluate")
 
     with console("flow"):
@@ -112,7 +112,7 @@ def test_a_flow_run_has_tags_of_its_run_its_preset_and_its_iteration_beside_its_
 ) -> None:
     @flow
     def tagged() -> str:
-        with artifacts.written():
+        with artifacts.flushed():
             artifacts.tagged("demo", "micro", 2)
         return str(current.id)
 

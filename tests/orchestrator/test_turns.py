@@ -18,7 +18,7 @@ from core.types import Checkpoint, StageKey
 from orchestrator.evaluation import models, request
 from orchestrator.installation.home import Home
 from orchestrator.reporting import progress
-from orchestrator.reporting.run_log import kept
+from orchestrator.reporting.run_log import recorded
 from orchestrator.serving import turns
 from orchestrator.stages.context import Context
 from services.views.reasons import waits_for_turn
@@ -156,7 +156,7 @@ def test_a_stage_s_note_names_whom_it_waits_for_then_says_that_weights_are_loade
             process.kill()
 
     context = Context(context.run, 2, "evaluate", note)
-    with kept(Home(tmp_path), "r", 2, "evaluate"):
+    with recorded(Home(tmp_path), "r", 2, "evaluate"):
         with holder(tmp_path, "b's label_questions 1") as process, context.serving({}):
             assert (tmp_path / "serving.lock").read_text() == "r's evaluate 2"
         with context.serving({}):
@@ -174,7 +174,7 @@ def test_a_stage_s_note_names_whom_it_waits_for_then_says_that_weights_are_loade
 @pytest.mark.usefixtures("prefect_artifacts")
 def test_a_note_is_stored_at_once_and_so_is_the_first_progress_after_it() -> None:
     stored = list[tuple[int, int, str]]()
-    with progress.shown(StageKey("r", 1, "evaluate"), lambda *report: stored.append(report)) as report:
+    with progress.reported(StageKey("r", 1, "evaluate"), lambda *report: stored.append(report)) as report:
         reports = [(0, 0, "waiting"), (0, 0, "loading"), (0, 0, ""), (1, 9, "questions"), (2, 9, "questions")]
         for done, total, note in reports:
             report(done, total, note)
@@ -186,7 +186,7 @@ def test_the_progress_of_a_stage_with_its_remaining_time_is_shown_on_a_terminal_
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def show() -> str:
-        with progress.shown(StageKey("r", 1, "evaluate"), lambda *_: None, lambda: "3 to 5 min left") as report:
+        with progress.reported(StageKey("r", 1, "evaluate"), lambda *_: None, lambda: "3 to 5 min left") as report:
             report(1, 9, "questions")
         return capsys.readouterr().err
 

@@ -48,7 +48,7 @@ def test_each_figure_of_a_run_s_audits_names_its_oracle_and_what_was_audited(sto
     [check] = [row for row in audits["checks"] if (row["oracle"], row["over"]) == ("exact", "all")]
     errors = [fold["estimated"]["value"] - fold["measured"]["value"] for fold in check["folds"]]
     assert check["error"] == pytest.approx(sum(abs(error) for error in errors) / len(errors))
-    assert check.keys() == {"oracle", "over", "error", "held", "folds"}
+    assert check.keys() == {"oracle", "over", "error", "covered", "folds"}
     assert len(errors) == len({row["iteration"] for row in audits["measured"]})
     [agreed] = audits["oracles"]
     assert (agreed["first"], agreed["second"], agreed["kappa"]["value"]) == ("exact", "human", 1.0)

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from core.settings.parsing import load_config
 from orchestrator.installation.home import ROOT, Home
 from orchestrator.plan import plan
-from orchestrator.reporting.run_log import kept, say
+from orchestrator.reporting.run_log import recorded, say
 from storage import queries
 from storage.session import open_store
 from tests.api_server import serving
@@ -39,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with store.write() as session:
             create(session, run)
             finish(session, run, 0, "evaluate", {}, 60.0)
-        with kept(home, run, 0, "evaluate"):
+        with recorded(home, run, 0, "evaluate"):
             say("evaluate 0: micro pass@1 27.1% [24.0, 30.2], greedy 26.0% [20.9, 31.9] (n = 240); 60.0 s")
     for run, lines in logged.items():
         failed = {"run": run, "iteration": 1, "stage": "label_questions"}
@@ -47,7 +47,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             queries.ledger.claim_stage(session, **failed, **held)
             queries.ledger.fail_stage(session, **failed, owner="host:1:1", error="InferenceError: 503")
             queries.runs.set_run_status(session, run, "failed")
-        with kept(home, run, 1, "label_questions"):
+        with recorded(home, run, 1, "label_questions"):
             for line in lines:
                 logging.getLogger("a").error(line)
     with store.write() as session:

@@ -86,7 +86,7 @@ class EstimateCheck(BaseModel):
     oracle: str
     over: Slice
     error: float  # the mean of |estimated - measured|
-    held: int  # the number of folds whose interval contains the measured value
+    covered: int  # the number of folds whose interval contains the measured value
     folds: list[Fold]
 
 
@@ -106,7 +106,9 @@ class RunAudits(BaseModel):
             measured=audits.measured,
             estimated=audits.estimated,
             checks=[
-                EstimateCheck(oracle=oracle, over=over, error=check.error, held=check.held, folds=list(check.folds))
+                EstimateCheck(
+                    oracle=oracle, over=over, error=check.error, covered=check.covered, folds=list(check.folds)
+                )
                 for oracle, over, check in audits.checks
             ],
             oracles=audits.oracles,

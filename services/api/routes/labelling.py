@@ -45,7 +45,7 @@ class ToLabel(BaseModel):
         )
 
 
-class Progress(BaseModel):
+class SampleProgress(BaseModel):
     """The progress of an iteration's human sample, in questions."""
 
     drawn: int
@@ -57,7 +57,7 @@ class Progress(BaseModel):
 class Labelling(BaseModel):
     annotator: str
     question: ToLabel | None  # null: there is no question left for this annotator
-    progress: Progress
+    progress: SampleProgress
 
 
 class AnnotationRequest(BaseModel):
@@ -117,7 +117,7 @@ def _labelling(session: Session, run: str, iteration: int, annotator: str) -> La
     return Labelling(
         annotator=annotator,
         question=ToLabel.of(entry) if entry else None,
-        progress=Progress(
+        progress=SampleProgress(
             drawn=drawn, settled=settled, annotated=sum(counts.values()), skipped=counts.get("unknown", 0)
         ),
     )
