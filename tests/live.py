@@ -141,4 +141,5 @@ def wait_until(condition: Callable[[], bool], what: str, patience_s: float = 300
             return
         now = time.monotonic()
         assert now < deadline, f"waited {patience_s:g} s for {what}"
-        time.sleep(max(0.01, 19 * (now - checked_at)))  # poll a twentieth of the time: others need the processor
+        # Others need the processor, so poll a twentieth of the time; a check that had to wait for it says nothing.
+        time.sleep(min(0.3, max(0.01, 19 * (now - checked_at))))
