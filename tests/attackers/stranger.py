@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,13 @@ def main() -> None:
     os.setgroups([])
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else _port_in_arguments(int(os.environ["STARTED_BY"]))
+    ports = repeat(int(sys.argv[1])) if len(sys.argv) > 1 else _ports_in_arguments(int(os.environ["STARTED_BY"]))
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    while True:
-        try:
+    for port in ports:
+        with suppress(OSError):  # a service listens there
             listener.bind(("127.0.0.1", port))
             break
-        except OSError:  # the service has not ended yet
-            continue
     listener.listen(100)
     print(f"listening at {port}", flush=True)
     while True:
@@ -48,8 +47,8 @@ def main() -> None:
             connection.sendall(_ANSWER)
 
 
-def _port_in_arguments(parent: int) -> int:
-    """The port that a program which `parent` starts will listen at. All users can read the arguments of a process."""
+def _ports_in_arguments(parent: int) -> Iterator[int]:
+    """The ports at which programs of `parent` listen, or will. All users can read the arguments of a process."""
     while True:
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -58,7 +57,7 @@ def _port_in_arguments(parent: int) -> int:
             except OSError:
                 continue
             if is_child and (port := _STARTS_PREFECT.search(arguments)):
-                return int(port[1])
+                yield int(port[1])
 
 
 @contextmanager
