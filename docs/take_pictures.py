@@ -1,4 +1,4 @@
-"""Take the documentation's pictures of a dashboard that is up, of a real run with a matrix, and another beside it:
+"""Take the documentation's pictures of a dashboard that is up, of a real run, and another beside it:
 
 .venv/bin/python docs/take_pictures.py http://127.0.0.1:8080/#key=… demo demo-2
 
@@ -13,10 +13,9 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "pictures"
-TALL = (1440, 5000)  # all of a run's page: the header is over none of its panels
 
 
 def main(printed: str, run: str, other: str) -> None:
@@ -25,8 +24,6 @@ def main(printed: str, run: str, other: str) -> None:
         "run": (f"/runs/{run}", (1440, 1750)),
         "iteration": (f"/runs/{run}/3?verdict=kept&oracle=exact&oracle_verdict=wrong", (1440, 1300)),
         "compare": (f"/compare?run={run}&run={other}", (1440, 1360)),
-        "matrix": (f"/runs/{run}#matrix", TALL),
-        "audits": (f"/runs/{run}#audits", TALL),
     }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -35,10 +32,8 @@ def main(printed: str, run: str, other: str) -> None:
             page.add_init_script(f"sessionStorage.setItem('coevo-key', '{key}')")
             page.goto(url + path)
             page.wait_for_load_state("networkidle")
-            _, _, panel = path.partition("#")
-            shown: Page | Locator = page.locator(f"#{panel}") if panel else page
             # 256 colours: a third of the bytes, and no difference that is seen.
-            picture = Image.open(BytesIO(shown.screenshot())).convert("RGB").quantize(256)
+            picture = Image.open(BytesIO(page.screenshot())).convert("RGB").quantize(256)
             picture.save(FOLDER / f"{name}.png", optimize=True)
             page.close()
 

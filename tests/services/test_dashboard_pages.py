@@ -16,10 +16,10 @@ from core.types import Checkpoint, Stage
 from services.drift.series import refresh
 from storage import queries
 from storage.errors import StoreError
-from storage.rows import RunStatus
+from storage.rows import RunStatus, SeriesPoint
 from storage.session import Store
 from tests.api_server import serving
-from tests.browsing import opened, violations
+from tests.browsing import LOOKS, look_at, opened, violations, without_complaints
 from tests.synthetic_run import CONFIG, create, fill_run, label, vote_of
 
 RUN, BEGUN = "finished", "begun"
@@ -245,10 +245,15 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         for key, severity in (("a" * 16, "critical"), ("b" * 16, "warning"), ("c" * 16, "warning")):
             text = f"label accuracy <i>fell</i> ({severity})"
             queries.alerts.add_alerts(session, [replace(alert(key), run=name, severity=severity, text=text)])
-    with opened(page, address):
+        fell = [(1, 0.923, 0.877, 0.953, 196), (3, 0.549, 0.486, 0.61, 246)]
+        points = [SeriesPoint(t, "label_accuracy", "kept", "exact", *measured) for t, *measured in fell]
+        queries.series.put_series(session, name, points)
+    with without_complaints(page):
+        look_at(page, address, "Runs", LOOKS)
         card = page.locator("article.run", has=page.get_by_role("link", name=name, exact=True))
         expect(card.locator(".badge.is-critical")).to_have_text("1 critical alert")
         expect(card.locator(".badge.is-warning")).to_have_text("2 warnings")
+        expect(card).to_contain_text("drifts")
         card.locator(".badge.is-critical").click()
         banner = page.get_by_role("region", name="Critical alerts that nobody has acknowledged")
         expect(banner).to_contain_text("label accuracy <i>fell</i> (critical)")
