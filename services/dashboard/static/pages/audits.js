@@ -88,8 +88,8 @@ const points = (share) => (100 * share).toFixed(1);
 
 /** @param {{ check: Schemas["EstimateCheck"] }} props */
 function Check({ check }) {
-  const { oracle, over, error, held, folds } = check;
-  return html`<li><b>${humanise(oracle)}, ${over}:</b> each audited iteration was also estimated from the other ones. The estimates were off by ${points(error)} percentage points on average. Their interval contained the measured value in ${held} of ${folds.length} iterations.</li>`;
+  const { oracle, over, error, covered, folds } = check;
+  return html`<li><b>${humanise(oracle)}, ${over}:</b> each audited iteration was also estimated from the other ones. The estimates were off by ${points(error)} percentage points on average. Their interval contained the measured value in ${covered} of ${folds.length} iterations.</li>`;
 }
 
 /** Cohen's kappa of pairs of oracles or annotators. @param {{ title: string, pairs: Schemas["Agreement"][] }} props */

@@ -92,5 +92,5 @@ function Change({ difference: { value, over_seeds: seeds, over_questions: questi
   return html`${points(value)}
     ${seeds && html` (${points(seeds.estimate.lo)} to ${points(seeds.estimate.hi)}, ${seeds.estimate.n} seeds)`}
     ${p.map(([name, value]) => html`, ${name} = ${Number(value).toPrecision(2)}`)}
-    <br /><small>${points(questions.lo)} to ${points(questions.hi)} over the choice of questions</small>`;
+    <br /><small>${points(questions.lo)} to ${points(questions.hi)}<br />over the choice of questions</small>`;
 }

@@ -204,7 +204,7 @@ function PendingVerdict({ chosen, undo }) {
 
 /**
  * @param {{
- *   progress: Schemas["Progress"], sentCount: number, annotator: string, changeName: () => void,
+ *   progress: Schemas["SampleProgress"], sentCount: number, annotator: string, changeName: () => void,
  * }} props `sentCount` is the number of verdicts since the page was opened
  */
 function Progress({ progress, sentCount, annotator, changeName }) {
@@ -219,7 +219,7 @@ function Progress({ progress, sentCount, annotator, changeName }) {
 /**
  * Shown when no question is left for the annotator, with a form to draw a sample or a larger one.
  *
- * @param {RunIteration & { progress: Schemas["Progress"], reload: () => Promise<void> }} props
+ * @param {RunIteration & { progress: Schemas["SampleProgress"], reload: () => Promise<void> }} props
  */
 function NothingToLabel({ run, iteration, progress, reload }) {
   const { drawn, annotated, settled } = progress;
