@@ -15,7 +15,7 @@ check: $(INSTALLED)  ## Style, types, and the tests that start no service
 	@tests/tier.sh "make check" 6 $(MAKE) --no-print-directory lint light
 
 test: ready  ## Style, types, and every test that needs minutes and no more than .venv
-	@tests/tier.sh "make test" 18 $(MAKE) --no-print-directory lint most
+	@tests/tier.sh "make test" 14 $(MAKE) --no-print-directory lint most
 
 most:  # the live tests wait most of their time, so they run beside the two processes that the cores are for
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target others live
