@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -184,7 +185,16 @@ def _running_flow_run(composed: Composed, api: Client, flow_run: str) -> str:
     more iteration if the run is done."""
     if _state(composed, flow_run) in ENDED:
         longer = len(api.get(f"/runs/{RUN}/iterations")) if _is_done(api) else None
-        flow_run = api.send("POST", f"/runs/{RUN}/resume", json={"iterations": longer})["flow_run"]
+        resumed: list[str] = []
+
+        def resumes() -> bool:
+            """A process whose database went away could not give its lease back; the lease lasts a minute."""
+            with suppress(ApiError):
+                resumed.append(api.send("POST", f"/runs/{RUN}/resume", json={"iterations": longer})["flow_run"])
+            return bool(resumed)
+
+        wait_until(resumes, "the run to be resumed", 120)
+        [flow_run] = resumed
     wait_until(lambda: _state(composed, flow_run) == "RUNNING", "the flow run to begin", 300)
     return flow_run
 
