@@ -83,7 +83,8 @@ def _points(estimate: Estimate, to: str = " to ") -> str:
 
 
 def _remarks(comparison: Comparison, has_labels: bool) -> Iterator[str]:
-    yield "First the mean over seeds, and its 95% interval over seeds if there are several."
+    if any(len(arm.runs) > 1 for arm in comparison.arms):
+        yield "First the mean over seeds, and its 95% interval over seeds."
     yield from comparison.remarks
     tests = [figure.over_seeds for arm in comparison.arms for figure in arm.differences.values()]
     if tests:

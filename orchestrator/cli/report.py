@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from orchestrator.cli.terminal import AsJson, RunName, opened, print_json
+from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, wide
 from orchestrator.installation.home import PAPERS, PRESETS
 from services.drift.open_alerts import open_alerts_of
 from services.run_report.figures import figures
@@ -29,7 +28,7 @@ def report(
         print_json(figures(store, name), allow_nan=False)
     elif summary:
         measures = measure(store, name)
-        Console(width=120).print(summary_table(measures))
+        wide().print(summary_table(measures))
         print(headline(measures))
         with store.read() as session:
             if (alerts := open_alerts_of(session, name)) is not None:
@@ -44,7 +43,7 @@ def summary_table(measures: RunMeasures) -> Table:
     """The main figures of a run, one row for each iteration."""
     base, rows = measures.iterations[0].accuracy, summary_rows(measures)
     n = base.pass_at_1.n if base else 0
-    title = f"run {measures.run.name}: n = {n} {measures.held_out.lower()} questions, 95% intervals"
+    title = f"run {measures.run.name}: n = {n:,} {measures.held_out.lower()} questions, 95% intervals"
     table = Table(*rows[0], title=title, box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*row.values())

@@ -158,8 +158,10 @@ def first_rows(rows: Iterable[Row], limit: int | None) -> tuple[list[Row], str |
 
 
 def print_progress(done: int, total: int, what: str) -> None:
-    """Say on standard error how much is done; only `what` is being done if that is nothing yet."""
-    print(f"{done:,} of {total:,} {what}" if done else what, file=sys.stderr, flush=True)
+    """Say on standard error how much is done; only `what` is being done if that is nothing yet. In a terminal, a line
+    takes the place of the one before."""
+    over, end = ("\x1b[K", "\n" if 0 < total <= done else "\r") if sys.stderr.isatty() else ("", "\n")
+    print(f"{over}{done:,} of {total:,} {what}" if done else f"{over}{what}", end=end, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any, **how: Any) -> None:

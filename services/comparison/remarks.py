@@ -18,7 +18,7 @@ def remarks(
         return
     tests = {arm: next(iter(figures.values())).over_seeds for arm, figures in differences.items()}
     over_seeds = ", with its 95% interval over seeds (Student's t)" if any(tests.values()) else ""
-    yield f"Below each figure is its difference to {baseline}{over_seeds}."
+    yield f"Below each accuracy is its difference to {baseline}{over_seeds}."
     few = [arm for arm, test in tests.items() if test is not None and test.p is None]
     if few:
         yield (

@@ -47,7 +47,10 @@ export function Chart({ draw, data, label }) {
   const [width, setWidth] = useState(0);
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
-    if (container.current) observer.observe(container.current);
+    if (container.current) {
+      setWidth(container.current.clientWidth); // at once: who prints the page does not wait for the observer
+      observer.observe(container.current);
+    }
     return () => observer.disconnect();
   }, []);
   const key = JSON.stringify(data);
