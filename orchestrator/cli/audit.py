@@ -89,8 +89,11 @@ def labels(run: RunName, as_json: AsJson = False) -> None:
     for accuracy in sorted(accuracies, key=lambda row: (row.oracle, row.over, row.iteration)):
         basis = {"all": "all", "sample": "a sample", None: "an estimate from p_hat"}[accuracy.frame]
         figure, about = accuracy.figure, "" if accuracy.frame else "~ "
-        interval, counts = f"{figure.lo:.3f} to {figure.hi:.3f}", (f"{figure.n:,}", f"{accuracy.population:,}")
-        cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over, f"{about}{figure.value:.3f}")
+        interval, counts = (
+            f"{100 * figure.lo:.1f} to {100 * figure.hi:.1f}",
+            (f"{figure.n:,}", f"{accuracy.population:,}"),
+        )
+        cells = (str(accuracy.iteration), accuracy.oracle, accuracy.over, f"{about}{100 * figure.value:.1f}%")
         table.add_row(*cells, interval, *counts, basis)
     wide().print(table)
     print_line = partial(wide().print, markup=False)

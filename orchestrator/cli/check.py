@@ -107,13 +107,15 @@ def check(
 
 
 def _list_presets(as_json_: bool) -> None:
-    table = Table("preset", "what it is", "kind", "GPUs", "hours", "missing here", box=SIMPLE_HEAD)
-    for preset in map(describe, preset_names()):
+    names = preset_names()
+    whole = Column("preset", min_width=max(map(len, names)))  # a name that is cut off cannot be used
+    table = Table(whole, "what it is", "GPUs", "hours", "missing here", box=SIMPLE_HEAD)
+    for preset in map(describe, names):
         if as_json_:
             print_json(preset, indent=None)
         missing = ", ".join(dict.fromkeys(need.kind for need in preset.needs if need.here is False))
         hours = "" if preset.hours is None else _range(preset.hours)
-        table.add_row(preset.name, preset.about, preset.kind, str(preset.gpus or "none"), hours, missing)
+        table.add_row(preset.name, preset.about, str(preset.gpus or "none"), hours, missing)
     if not as_json_:
         wide().print(table)
 

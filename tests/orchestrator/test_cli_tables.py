@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 from rich.table import Table
 
 from core.settings.config import CoEvolution
 from orchestrator.cli.cost import _table
 from orchestrator.cli.services import _run_table
+from orchestrator.cli.terminal import print_progress
 from services.api.app import create_app
 from services.views.costs import NOTHING, Cost, RunCosts
 from services.views.states import RunState
@@ -71,3 +74,20 @@ def test_tags_and_notes_are_listed(sqlite: Store, tmp_path: Path) -> None:
     assert "a, paper:srt" in table
     assert "line 1" in table
     assert json.loads(only)["name"] == "first"
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "printed"),
+    [
+        (True, "\x1b[Kwaiting\r\x1b[K8 of 1,020 questions\r\x1b[K1,020 of 1,020 questions\n"),
+        (False, "waiting\n8 of 1,020 questions\n1,020 of 1,020 questions\n"),
+    ],
+)
+def test_progress_takes_one_line_of_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool, printed: str
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    print_progress(0, 1, "waiting")
+    print_progress(8, 1020, "questions")
+    print_progress(1020, 1020, "questions")
+    assert capsys.readouterr().err == printed
