@@ -17,8 +17,6 @@ Look = tuple[Literal["light", "dark"], int]  # the colour scheme, and the width 
 LOOKS: tuple[Look, ...] = (("light", 1400), ("dark", 420), ("dark", 1400), ("light", 420))
 # Two animation frames: after the first, charts know their new width, in the second they are drawn.
 _REDRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# Texts that reach over the edge of their cell, onto what is beside it.
-_OVERFLOWING = "[...document.querySelectorAll('dd')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"
 
 
 @contextmanager
@@ -40,7 +38,7 @@ def opened(page: Page, address: str) -> Iterator[None]:
 
 
 def look_at(page: Page, address: str, heading: str, looks: Sequence[Look]) -> None:
-    """Open an address, and check what every page must be: drawn, no wider than the screen or a cell, and accessible.
+    """Open an address, and check what every page must be: drawn, no wider than the screen, and accessible.
 
     The page is loaded with the first look, and redrawn for each further one.
     """
@@ -53,7 +51,6 @@ def look_at(page: Page, address: str, heading: str, looks: Sequence[Look]) -> No
             page.wait_for_load_state("networkidle")
         page.evaluate(_REDRAWN)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (address, width)
-        assert page.evaluate(_OVERFLOWING) == [], (address, width)
         assert violations(page) == [], (address, width, scheme)
 
 

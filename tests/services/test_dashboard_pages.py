@@ -237,6 +237,9 @@ def test_a_cancelled_run_s_page_is_refreshed_until_its_process_has_ended(
         expect(page.locator("progress")).to_have_count(0)
 
 
+OVERFLOWING = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.innerText)"
+
+
 def test_open_alerts_are_where_people_look(address: str, store: Store, page: Page) -> None:
     """The critical ones are at the top of the run's page until somebody acknowledges them, and counted on its card."""
     name = "alarming"
@@ -249,7 +252,9 @@ def test_open_alerts_are_where_people_look(address: str, store: Store, page: Pag
         points = [SeriesPoint(t, "label_accuracy", "kept", "exact", *measured) for t, *measured in fell]
         queries.series.put_series(session, name, points)
     with without_complaints(page):
-        look_at(page, address, "Runs", LOOKS)
+        for look in LOOKS:
+            look_at(page, address, "Runs", [look])
+            assert page.locator("dd").evaluate_all(OVERFLOWING) == [], look
         card = page.locator("article.run", has=page.get_by_role("link", name=name, exact=True))
         expect(card.locator(".badge.is-critical")).to_have_text("1 critical alert")
         expect(card.locator(".badge.is-warning")).to_have_text("2 warnings")
