@@ -253,10 +253,10 @@ def test_the_command_prints_faults_with_their_mends_and_exits_with_1(monkeypatch
     monkeypatch.setattr(command, "OF_MACHINE", quick)
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     printed = coevo("check", status=1).stdout
-    for said in ("fault   Ray's address", "127.0.0.1:1, where no Ray answers", "-> unset RAY_ADDRESS", "faults: 1, "):
-        assert said in printed
-    found = json_of("check", status=1)
-    assert [row["name"] for row in found["checks"] if row["status"] == "fault"] == ["Ray's address"]
-    assert (found["faults"], len(found["checks"])) == (1, 3)
+    for part in ("fault   Ray's address", "127.0.0.1:1, where no Ray answers", "-> unset RAY_ADDRESS", "faults: 1, "):
+        assert part in printed
+    answer = json_of("check", status=1)
+    assert [row["name"] for row in answer["checks"] if row["status"] == "fault"] == ["Ray's address"]
+    assert (answer["faults"], len(answer["checks"])) == (1, 3)
     monkeypatch.delenv("RAY_ADDRESS")
     coevo("check")

@@ -82,10 +82,10 @@ def test_status_names_the_services_that_have_ended_without_their_addresses(api_u
     shown = json_of("status")
     assert (shown["services"], shown["ended"]) == (["api"], ["runner"])
     ended = replace(services, processes={2**22 + 1: ("runner", 1.0)})
-    for recorded, said in ((ended, "services: ended: runner ("), (None, "services: none (`coevo up` starts them)")):
+    for recorded, line in ((ended, "services: ended: runner ("), (None, "services: none (`coevo up` starts them)")):
         home.save_services(recorded)
         printed = coevo("status").stdout
-        assert said in printed
+        assert line in printed
         assert "are missing: Prefect is not running; `coevo up` starts it" in printed
         assert "coevo status" not in printed
         assert api_url not in printed

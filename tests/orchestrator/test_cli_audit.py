@@ -21,13 +21,13 @@ def audited_store(home: Home, sqlite: Store, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_plan_names_the_number_of_audits_or_the_detectable_drop() -> None:
-    for options, said in (
+    for options, expected in (
         (("--accuracy", 0.75), "1,251 audits, compared with as many earlier ones, detect a drop of 5 points from 75%"),
         (("--accuracy", 0.75, "--reference", 5000), "700 audits, compared with 5,000 earlier ones"),
         (("--have", 400), "400 audits, compared with as many earlier ones, detect a drop of 8.5 points or more"),
         (("--accuracy", 0.5, "--have", 2), "detect no drop from 50%"),
     ):
-        assert said in coevo("audit", "plan", *options).stdout
+        assert expected in coevo("audit", "plan", *options).stdout
     assert json_of("audit", "plan", "--accuracy", 0.75, "--drop", 0.05)["audits"] == 1251
 
 

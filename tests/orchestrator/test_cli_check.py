@@ -138,15 +138,15 @@ def test_a_preset_for_gpus_warns_of_what_it_waits_for_and_of_the_empty_chart() -
 def test_an_existing_run_with_other_settings_is_a_fault(folder: Path) -> None:
     home = Home(folder / "home")
     prepare(home, open_store(home.database, create=True), "taken", "demo", 0, {"dataset.votes": 4})
-    said = coevo("check", "demo", "--name", "taken", "--set", "dataset.votes=5", status=1).stdout
-    assert "fault: name: run taken: exists with another configuration: dataset.votes is 4, got 5" in words(said)
+    printed = coevo("check", "demo", "--name", "taken", "--set", "dataset.votes=5", status=1).stdout
+    assert "fault: name: run taken: exists with another configuration: dataset.votes is 4, got 5" in words(printed)
 
 
 def test_an_unknown_preset_is_a_fault_and_a_similar_one_is_suggested() -> None:
     for preset, suggested in (("nosuch", False), ("demoo", True)):
-        said = words(coevo("check", preset, status=1).stdout)
-        assert f"fault: preset: '{preset}': no such preset" in said
-        assert ("(did you mean demo?)" in said) is suggested
+        printed = words(coevo("check", preset, status=1).stdout)
+        assert f"fault: preset: '{preset}': no such preset" in printed
+        assert ("(did you mean demo?)" in printed) is suggested
 
 
 @pytest.mark.parametrize("preset", preset_names())
@@ -185,8 +185,8 @@ def test_what_is_tried_on_this_machine_may_be_a_fault_or_a_warning(folder: Path)
 
 def test_a_trial_run_needs_a_preset_and_iterations_are_no_override() -> None:
     refusal("check", "--run")
-    said = coevo("check", "demo", "--iterations", "999999", status=1).stdout
-    assert "fault: iterations: expected at most 10000, got 999999\n" in said
+    printed = coevo("check", "demo", "--iterations", "999999", status=1).stdout
+    assert "fault: iterations: expected at most 10000, got 999999\n" in printed
 
 
 def test_a_spent_budget_of_an_existing_run_is_a_warning(folder: Path) -> None:
