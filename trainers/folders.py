@@ -21,7 +21,7 @@ def appearing(target: Path) -> Iterator[Path]:
     folder = target.parent / f".{target.name}-{uuid.uuid4().hex}.part"
     folder.mkdir(parents=True)
     yield folder
-    for path in [*folder.iterdir(), folder]:
+    for path in [*folder.rglob("*"), folder]:
         sync(path)
     faultpoint("folder written")
     try:

@@ -6,17 +6,29 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.validation.bounds import Positive, SettingsTable, Share, Workers
+from core.validation.bounds import Positive, Scale, SettingsTable, Share, Workers
 
 # Seconds without progress, after which a training counts as hanging; longer than any step should take, because one that
 # is killed by mistake does its last steps again.
 _PROGRESS_TIMEOUT = 7200.0
 
 
+class Lora(SettingsTable):
+    """Train small matrices beside the model's own (LoRA, arXiv 2106.09685), by PEFT, and leave the model's as they are.
+
+    A linear layer `W` becomes `W + alpha/rank B A`, where `A` is (rank, inputs) and `B` is (outputs, rank) and begins
+    as 0. The published checkpoint holds the sums, so that it is a model like any other, and `A` and `B` in a folder.
+    """
+
+    rank: Positive = 32
+    alpha: Scale = 32
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"  # names of linear layers; all but the output head
+
+
 class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    The settings here only affect speed and memory.
+    Apart from `precision`, `lora` and `importance_cap`, the settings only affect speed and memory.
 
     Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
@@ -29,6 +41,12 @@ class LocalSettings(SettingsTable):
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
+    # Of the layers' forward and backward passes. Weights, moments, logits and the loss are float32 in any case.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    # The most tokens, padding included, of a forward pass with gradients; `micro_batch` of `[….training]` is its limit
+    # otherwise. A longer row is a micro batch of its own.
+    tokens_per_micro_batch: Positive | None = None
+    lora: Lora | None = None
 
 
 class EasyR1Settings(SettingsTable):

@@ -3,8 +3,9 @@ same."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -27,10 +28,10 @@ IDS = torch.randint(3, VOCABULARY, (3, 40), generator=torch.Generator().manual_s
 MASK = (torch.arange(40) >= 5).expand(3, 40)
 
 
-def gradients(model: Qwen3ForCausalLM) -> tuple[Tensor, dict[str, Tensor]]:
+def gradients(model: Qwen3ForCausalLM, logprobs_of: Any = token_logprobs) -> tuple[Tensor, dict[str, Tensor]]:
     """The log-probabilities, and the gradient of their sum and the entropies' by each parameter."""
     model.zero_grad()
-    logprobs, entropies = token_logprobs(model, IDS, MASK, 0.7, entropy_gradient=True)
+    logprobs, entropies = logprobs_of(model, IDS, MASK, 0.7, entropy_gradient=True)
     (logprobs.sum() + entropies.sum()).backward()
     return logprobs.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -50,6 +51,13 @@ def test_gradients_are_the_same_where_activations_are_computed_again(dropout: fl
         layer.self_attn.attention_dropout = dropout  # it acts in train mode only
     checkpoint_layers(model)
     assert_same_gradients(gradients(model), expected)
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 104])  # of all 105 response tokens
+def test_gradients_are_the_same_where_logits_are_computed_in_parts(tokens: int) -> None:
+    model = tiny_model()
+    in_parts = partial(token_logprobs, largest_logits=tokens * VOCABULARY)
+    assert_same_gradients(gradients(model, in_parts), gradients(model))
 
 
 def model_of(layers: int, checkpointed: bool) -> Qwen3ForCausalLM:

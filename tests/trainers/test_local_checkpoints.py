@@ -60,8 +60,8 @@ def test_a_step_that_is_saved_again_does_not_change(tmp_path: Path) -> None:
     save(job, 2)
     before = {file.name: file.read_bytes() for file in (job.work_dir / "step_2").iterdir()}
     save(job, 2)
-    save_final(job.work_dir, 2)
-    save_final(job.work_dir, 2)
+    save_final(job.work_dir, 2, tiny_model())
+    save_final(job.work_dir, 2, tiny_model())
     assert {file.name: file.read_bytes() for file in (job.work_dir / "step_2").iterdir()} == before
     assert sorted(path.name for path in job.work_dir.iterdir()) == ["final", "step_2"]
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from local_tiny import AVERAGES, VOCABULARY, objective, tiny_model, tiny_training
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
@@ -17,7 +20,7 @@ from core.methods import LossAverage, Method
 from core.settings.training import Training
 from trainers.local.grpo import k3, token_logprobs
 from trainers.local.ranks import Ranks
-from trainers.local.update import Row, make_optimiser, update
+from trainers.local.update import Row, make_optimiser, split_rows, update
 
 
 def some_rows(count: int = 11) -> list[Row]:
@@ -53,11 +56,12 @@ def updated(
 
 
 @pytest.mark.parametrize("average", AVERAGES)
-def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage) -> None:
+@pytest.mark.parametrize("tokens", [None, 24])  # 24 make micro batches of 7, 3 and 1 rows
+def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage, tokens: int | None) -> None:
     results, method = [], objective(average, kl_coefficient=0.3, entropy_coefficient=0.1)
-    for size in (100, 3):
+    for size, budget in ((100, None), (3, tokens)):
         model = tiny_model()
-        figures = updated(model, some_rows(), tiny_training(micro_batch=size), method)
+        figures = updated(model, some_rows(), tiny_training(micro_batch=size), method, tokens_per_micro_batch=budget)
         results.append((figures, [p.grad for p in model.parameters()], list(model.parameters())))
 
     (whole, gradient, weights), (split, split_gradient, split_weights) = results
@@ -71,6 +75,40 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(average: LossAverage
         for others in (list(tiny_model().parameters()), split_weights)
     )
     assert apart < 0.01 * moved
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 8), st.none() | st.integers(1, 200))
+def test_every_row_is_in_one_micro_batch_that_keeps_its_limit(
+    lengths: list[int], most_rows: int, most_tokens: int | None
+) -> None:
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    parts = split_rows(lengths, most_rows, most_tokens, by_length)
+    assert [i for part in parts for i in part] == by_length
+    for part, next_part in pairwise([*parts, []]):
+        padded = len(part) * max(lengths[i] for i in part)
+        assert len(part) == 1 or (len(part) <= most_rows if most_tokens is None else padded <= most_tokens)
+        if next_part:  # the next row did not fit
+            one_more = (len(part) + 1) * lengths[next_part[0]]
+            assert len(part) == most_rows if most_tokens is None else one_more > most_tokens
+
+
+@pytest.mark.parametrize("cap", [0.9, 1.5, 1e9])
+def test_rows_that_another_program_sampled_are_weighted_by_their_importance(cap: float) -> None:
+    """A token of weight w adds w times its gradient: rows of one token each, with the advantage multiplied instead."""
+    rows = [Row([3, i + 3], [i + 5], [-0.1 * i]) for i in range(6)]
+    training, method = tiny_training(micro_batch=4), objective("sequence", kl_coefficient=0.0)
+    model, expected = tiny_model(), tiny_model()
+    figures = updated(model, rows, training, method, importance_cap=cap)
+    own = [response_logprobs(tiny_model(), row, training).item() for row in rows]
+    weights = [min(math.exp(lp - row.sampled_logprobs[0]), cap) for lp, row in zip(own, rows, strict=True)]
+    scaled = [w * a for w, a in zip(weights, some_advantages([0.0] * len(rows)), strict=True)]
+    updated(expected, rows, training, method, advantages=lambda _: scaled)
+    torch.testing.assert_close(
+        [p.grad for p in model.parameters()], [p.grad for p in expected.parameters()], atol=1e-6, rtol=1e-5
+    )
+    assert figures["importance_cut_share"] == pytest.approx(sum(w == cap for w in weights) / len(rows))
+    effective = sum(weights) ** 2 / sum(w * w for w in weights) / len(rows)
+    assert figures["importance_sample_share"] == pytest.approx(effective, rel=1e-4)
 
 
 def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:

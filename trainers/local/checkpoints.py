@@ -4,6 +4,8 @@
     work_dir/optimiser/   optimizer.safetensors of the last step, if the job is one round of a training
     work_dir/final/       the model and its tokenizer
 
+With LoRA a step has adapter/ in place of the model, and the final folder has it beside the model.
+
 A folder appears by one rename after all its files are on the disk, so a folder that exists is complete. No state of a
 random generator is saved, because nothing draws from a global generator: every seed derives from the job's key and the
 step. For the same reason a worker that outlives its driver does no harm: the folder that it writes has the same
@@ -24,6 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from trainers.folders import appearing
+from trainers.local.lora import ADAPTER, has_adapters, merged_state, save_adapters
 from trainers.local.sharding import gathered, is_sharded, share_like
 from trainers.local.state import STATE, State, final_folder, optimiser_folder
 
@@ -54,7 +57,10 @@ def save_step(
     if not writes:
         return
     with appearing(work_dir / f"step_{state.step}") as folder:
-        model.save_pretrained(folder, state_dict=weights)
+        if has_adapters(model):
+            save_adapters(model, folder / ADAPTER)
+        else:
+            model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
         save_file(moments, folder / _OPTIMISER)
         (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
@@ -72,16 +78,20 @@ def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
 
 
-def save_final(work_dir: Path, step: int, *, with_optimiser: bool = False) -> None:
+def save_final(work_dir: Path, step: int, model: Any, *, with_optimiser: bool = False) -> None:
     """Copy the model and tokenizer of step `step` to the final folder, without the files that only training needs.
 
-    With `with_optimiser`, the optimiser's moments are in a folder of their own, which is there before the final one.
+    The step's files lack the weights of a `model` with adapters, which are written here with the adapters merged. With
+    `with_optimiser`, the optimiser's moments are in a folder of their own, which is there before the final one.
     """
     last = work_dir / f"step_{step}"
     if with_optimiser:
         with appearing(optimiser_folder(work_dir)) as folder:
             os.link(last / _OPTIMISER, folder / _OPTIMISER)  # a large file that no one changes
     with appearing(final_folder(work_dir)) as folder:
+        if has_adapters(model):
+            model.save_pretrained(folder, state_dict=merged_state(model))
+            shutil.copytree(last / ADAPTER, folder / ADAPTER)
         for file in last.iterdir():
-            if file.name not in (_OPTIMISER, STATE):
+            if file.is_file() and file.name not in (_OPTIMISER, STATE):
                 shutil.copyfile(file, folder / file.name)

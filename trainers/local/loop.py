@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from core.processes.faultpoints import faultpoint
+from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
 from services.inference.encoding import encode_chat
@@ -20,6 +21,8 @@ from services.inference.engines.embedded import TransformersEngine
 from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
 from trainers.local.activations import checkpoint_layers, save_attention_memory
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
+from trainers.local.lora import ADAPTER, add_adapters, load_adapters
+from trainers.local.precision import compute_in_bfloat16
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward
 from trainers.local.sharding import shard, unsharded
@@ -38,6 +41,7 @@ class _Learner:
     """What one worker keeps in memory during a job."""
 
     job: TrainJob
+    settings: LocalSettings
     ranks: Ranks
     reward: Reward
     engine: TransformersEngine  # holds the policy: samples from the same weights that are trained
@@ -63,20 +67,27 @@ def train(
     Raises `TrainError`, and whatever sampling and the reward raise.
     """
     faultpoint("training begun", job.key)
-    folder = ranks.agree(newest_step(job))
+    folder = ranks.agree(newest_step(job, settings))
     start, reference_folder = Path(job.start.path), Path((job.reference or job.start).path)
-    engine = _make_engine(folder or start, device, job, settings, ranks)
-    reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
+    engine = _make_engine(start if settings.lora else folder or start, device, job, settings, ranks)
+    if settings.lora:
+        add_adapters(engine.model, settings.lora, seed_for(job.run_seed, job.key, "adapters"))
+        if folder:
+            load_adapters(engine.model, folder / ADAPTER)
+    if settings.lora and job.reference in (None, job.start):
+        reference = engine.model  # without its adapters it is the start
+    else:
+        reference = _make_engine(reference_folder, device, job, settings, ranks).model.requires_grad_(False)
     optimiser = make_optimiser(engine.model, job.training)
     if folder:
         load_optimiser(folder, optimiser)
     elif job.rounds and job.rounds.optimiser:
         load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    learner = _Learner(job, ranks, reward, engine, reference, optimiser)
-    for model in (engine.model, reference):
+    learner = _Learner(job, settings, ranks, reward, engine, reference, optimiser)
+    for model in {engine.model, reference}:
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)
-    saved = read_state(folder) if folder else State(fingerprint(job), 0, ())
+    saved = read_state(folder) if folder else State(fingerprint(job, settings), 0, ())
     metrics = list(saved.metrics)
     while not _ended(job, metrics):
         if ranks.agree(stopped()):
@@ -91,7 +102,7 @@ def train(
             state, writes = State(saved.job, step, tuple(metrics)), ranks.rank == 0
             save_step(job.work_dir, state, engine.model, engine.tokenizer, optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
-        save_final(job.work_dir, len(metrics), with_optimiser=job.rounds is not None)
+        save_final(job.work_dir, len(metrics), engine.model, with_optimiser=job.rounds is not None)
 
 
 def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
@@ -112,6 +123,8 @@ def _make_engine(folder: Path, device: str, job: TrainJob, settings: LocalSettin
         engine.load(folder)  # load the weights again: the first time they were rounded to the narrower type
     save_attention_memory(engine.model)
     refuse_unsupported(engine.model)
+    if settings.precision == "bfloat16":
+        compute_in_bfloat16(engine.model)
     if settings.checkpoint_activations:
         checkpoint_layers(engine.model)
     if job.training.sharded and ranks.size > 1:
@@ -200,6 +213,7 @@ def _update(
         row_advantages,
         ranks=learner.ranks,
         rows_per_update=None if prompts is None else prompts * count,
+        tokens_per_micro_batch=learner.settings.tokens_per_micro_batch,
     )
     learner.optimiser.zero_grad()  # frees the gradients' memory for sampling
     if figures["sampler_gap"] > LARGEST_SAMPLER_GAP:

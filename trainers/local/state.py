@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from core.settings.trainers import LocalSettings
 from trainers.base import ChallengerJob, SolverJob, TrainError, TrainJob
 from trainers.folders import remove
 from trainers.schedule import learning_rate_at
@@ -16,6 +17,7 @@ from trainers.schedule import learning_rate_at
 STATE = "state.json"
 _STEP = re.compile(r"step_(\d+)")
 _KEPT = 2
+_DEFAULTS = LocalSettings()
 
 Metrics = dict[str, float]
 
@@ -29,13 +31,14 @@ class State:
     metrics: tuple[Metrics, ...]  # one dictionary per step so far
 
 
-def fingerprint(job: TrainJob) -> str:
+def fingerprint(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> str:
     """A hash of everything that must be the same when a job is resumed.
 
     Settings that only distribute the work over memory and machines are left out, so they may change.
     """
     excluded = {"micro_batch", "workers", "sharded", "checkpoint_every"}
     parts: list[Any] = [
+        settings.model_dump(include={"precision", "lora"}),
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
         job.training.model_dump(exclude=excluded),
         job.reward.model_dump(),
@@ -55,7 +58,7 @@ def fingerprint(job: TrainJob) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def newest_step(job: TrainJob) -> Path | None:
+def newest_step(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> Path | None:
     """The newest step folder, from which the job resumes; None if there is none.
 
     Raises `TrainError` if the folder belongs to another job.
@@ -63,7 +66,7 @@ def newest_step(job: TrainJob) -> Path | None:
     folders = step_folders(job.work_dir)
     if not folders:
         return None
-    actual, expected = read_state(folders[-1]).job, fingerprint(job)
+    actual, expected = read_state(folders[-1]).job, fingerprint(job, settings)
     if actual != expected:
         raise TrainError(
             f"{job.key}: {folders[-1]} belongs to another job: expected fingerprint {expected[:12]}, got {actual[:12]}"

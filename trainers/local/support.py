@@ -9,7 +9,7 @@ from torch import Tensor
 
 from services.inference.engines.decoder import Decoder
 from trainers.base import TrainError
-from trainers.local.grpo import token_logprobs
+from trainers.local.grpo import LARGEST_LOGITS, token_logprobs
 
 # In nats. Rounding in float32 causes gaps of about 1e-5, and a cap of 30 on small logits (Gemma 2) one of 6e-3 if it is
 # left out.
@@ -23,11 +23,11 @@ _TOKENS = 4  # sampled for each prompt
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Raise `TrainError`, which names the architecture, unless three computations of log-probabilities agree.
+    """Raise `TrainError`, which names the architecture, unless four computations of log-probabilities agree.
 
     They are the sampler's, with its cache and its padding on the left; the trainer's `token_logprobs`, with its padding
-    on the right; and the model's own forward pass, row by row and without padding. They are compared at a few tokens. A
-    model that is sharded already cannot be checked.
+    on the right, at once and in parts; and the model's own forward pass, row by row and without padding. They are
+    compared at a few tokens. A model that is sharded already cannot be checked.
     """
     name = type(model).__name__
     try:
@@ -61,7 +61,11 @@ def logprob_gaps(model: Any) -> dict[str, float]:
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.tensor(row)
         mask[i, len(prompts[i]) : len(row)] = True
-    trained = token_logprobs(model, ids.to(model.device), mask.to(model.device), 1.0)[0].cpu()[mask]
+    ids, on_device = ids.to(model.device), mask.to(model.device)
+    trained, in_parts = (
+        token_logprobs(model, ids, on_device, 1.0, largest_logits=largest)[0].cpu()[mask]
+        for largest in (LARGEST_LOGITS, 3 * config.vocab_size)
+    )
     own = []  # by the model's own forward pass
     for row in rows:
         alone = torch.tensor([row], device=model.device)
@@ -69,6 +73,7 @@ def logprob_gaps(model: Any) -> dict[str, float]:
         logprobs = torch.log_softmax(logits, -1).gather(-1, alone[0, 1:, None])[:, 0].cpu()
         own.append(logprobs[-_TOKENS:])
     return {
+        "those that it computes in parts": float((trained - in_parts).abs().max()),
         "those of the model's own forward pass": float((trained - torch.cat(own)).abs().max()),
         "those of the sampler": float((trained - torch.cat(sampled)).abs().max()),
     }

@@ -66,13 +66,13 @@ class LocalTrainer:
         _refuse(job)
         job.work_dir.mkdir(parents=True, exist_ok=True)
         remove_unfinished(job.work_dir)
-        folder = newest_step(job)
+        folder = newest_step(job, self.settings)
         steps_done = read_state(folder).step if folder else 0
         if not final_folder(job.work_dir).exists():
             self._run(job, steps_done, progress)
         if not final_folder(job.work_dir).exists():
             raise TrainError(f"{job.key}: another caller with the same {job.work_dir} stopped the job before its end")
-        last = newest_step(job)
+        last = newest_step(job, self.settings)
         if last is None:
             raise TrainError(
                 f"{job.key}: {job.work_dir}: expected a step folder beside the final model, there is none; remove the "

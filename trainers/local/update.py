@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from core.methods import Objective
 from core.settings.training import Training
 from trainers.base import TrainError
-from trainers.local.grpo import grpo_loss, k3
+from trainers.local.grpo import grpo_loss, importance_weights, k3
+from trainers.local.lora import without_adapters
 from trainers.local.ranks import Ranks
 from trainers.local.sharding import full, is_sharded, logprobs_of
 
@@ -42,6 +44,7 @@ class _Batch:
     weight: float  # the batch's share of the mean over the mini-batch
     advantages: Tensor = field(default_factory=lambda: torch.empty(0))  # (B,)
     old: Tensor | None = None  # (B, T), log-probabilities by the policy before the first optimiser step
+    importance: Tensor | None = None  # (B, T), weights of the tokens
 
 
 @dataclass(slots=True)
@@ -56,11 +59,19 @@ class _StepTotals:
     ratio_limited: float = 0.0
     sampler_gap: float = 0.0
     sampler_gap_max: float = 0.0  # not a sum: the largest
+    weights: float = 0.0  # of importance, and their squares; `cut` counts those at the cap
+    squares: float = 0.0
+    cut: float = 0.0
+
+
+def trained_parameters(model: Any) -> list[Any]:
+    """All of them, or those of the adapters."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def make_optimiser(model: Any, training: Training) -> torch.optim.AdamW:
     return torch.optim.AdamW(
-        model.parameters(),
+        trained_parameters(model),
         training.learning_rate,
         betas=training.betas,
         weight_decay=training.weight_decay,
@@ -84,6 +95,8 @@ def update(
     *,
     ranks: Ranks,
     rows_per_update: int | None = None,
+    tokens_per_micro_batch: int | None = None,
+    importance_cap: float | None = None,
 ) -> dict[str, float]:
     """Pass once over the step's `rows`, with one optimiser step per mini-batch.
 
@@ -95,6 +108,8 @@ def update(
     objective with its KL in the reward subtracts it from the reward (SRT B.1). B.1 prints k3 of the whole response; the
     sum over tokens and the limit are those of its released code (verl), to which B.1 refers.
 
+    With `importance_cap` another program than the trainer has sampled the rows (`grpo.importance_weights`).
+
     Every rank gets all rows and works on its share, and the gradients are summed. So the result does not depend on the
     number of workers, the size of micro batches, or whether both models are sharded, except for rounding. Rows without
     advantage take part, too: they hold the policy to the reference, and they count in the mean of the loss (R-Zero
@@ -103,13 +118,16 @@ def update(
     Returns means over tokens: "kl" (k3, to the reference), "entropy" (nats), "clip_share",
     "kl_limited_share" and "ratio_limited_share" (of tokens whose k3 or ratio `grpo_loss` limited), and "sampler_gap"
     (the absolute difference to the sampler's log-probabilities, before the first optimiser step). "sampler_gap_max" is
-    the largest such difference. "grad_norm" is the norm before clipping, a mean over optimiser steps. Raises
-    `TrainError` if a gradient is not finite.
+    the largest such difference. "grad_norm" is the norm before clipping, a mean over optimiser steps. With
+    `importance_cap` also "importance_cut_share" (of tokens whose weight is the cap) and "importance_sample_share", the
+    effective sample size `(sum w)^2 / sum w^2` of the weights `w` as a share of the tokens. Raises `TrainError` if a
+    gradient is not finite.
     """
     size = rows_per_update or len(rows)
     ranges = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
     mini_batches = [
-        _micro_batches(rows, row_range, training, objective, ranks, model.device, reference) for row_range in ranges
+        _micro_batches(rows, row_range, training, objective, ranks, model.device, reference, tokens_per_micro_batch)
+        for row_range in ranges
     ]
     own_batches = [batch for batches in mini_batches for batch in batches]
     row_kl = _row_kl(own_batches, len(rows), ranks, model.device)
@@ -119,12 +137,13 @@ def update(
         batch.advantages = row_advantages[batch.indices].to(model.device)
         if len(mini_batches) > 1:  # with one mini-batch, the pass computes the old log-probabilities itself
             with torch.no_grad():
-                _set_old(batch, logprobs_of(model, batch.ids, batch.mask, training.sampling.temperature)[0], sums)
+                logprobs, _ = logprobs_of(model, batch.ids, batch.mask, training.sampling.temperature)
+                _set_old(batch, logprobs, importance_cap, sums)
     for batches in mini_batches:
         optimiser.zero_grad()
         for batch in batches:
-            _accumulate(model, batch, training, objective, sums)
-        parameters = list(model.parameters())
+            _accumulate(model, batch, training, objective, importance_cap, sums)
+        parameters = trained_parameters(model)
         if not is_sharded(model):  # the backward pass of a sharded model has already summed its gradients
             gradients = []
             for parameter in parameters:
@@ -150,29 +169,48 @@ def _micro_batches(
     ranks: Ranks,
     device: torch.device,
     reference: Any,
+    tokens_per_micro_batch: int | None,
 ) -> list[_Batch]:
     """This rank's share of a mini-batch, in micro batches of rows of similar length, so that there is little padding.
 
     `row_range` are the indices of the mini-batch's rows.
     """
-    own = ranks.own(sorted(row_range, key=lambda i: len(rows[i])))
+    by_length = sorted(row_range, key=lambda i: len(rows[i]))
+    split = partial(split_rows, [len(row) for row in rows], training.micro_batch, tokens_per_micro_batch)
     tokens = sum(len(rows[i].response) for i in row_range)
     batches = []
-    for start in range(0, len(own), training.micro_batch):
-        indices = own[start : start + training.micro_batch]
+    for indices in split(ranks.own(by_length)):
         batch_rows = [rows[i] for i in indices]
         token_share = sum(len(row.response) for row in batch_rows) / tokens
         weight = token_share if objective.loss_average == "token" else len(batch_rows) / len(row_range)
         batches.append(_make_batch(indices, batch_rows, weight, device, reference, training.sampling.temperature))
     if is_sharded(reference):
-        # Sharded models compute in step, so all ranks need as many batches as rank 0, which has the most rows.
-        most = -(-len(row_range[:: ranks.size]) // training.micro_batch)
+        # Sharded models compute in step, so all ranks need as many batches as the rank with the most.
+        most = max(len(split(by_length[rank :: ranks.size])) for rank in range(ranks.size))
         missing = most - len(batches)
         empty_row = Row([0], [], [])
         batches += [
             _make_batch([], [empty_row], 0.0, device, reference, training.sampling.temperature) for _ in range(missing)
         ]
     return batches
+
+
+def split_rows(
+    lengths: Sequence[int], most_rows: int, most_tokens: int | None, by_length: Sequence[int]
+) -> list[list[int]]:
+    """The indices `by_length`, which are in the order of the rows' `lengths`, in parts of adjacent ones.
+
+    A part has `most_rows` rows, or, with `most_tokens`, as many as have at most so many tokens when all are padded to
+    the longest, the last; but at least one.
+    """
+    parts = list[list[int]]()
+    for i in by_length:
+        size = len(parts[-1]) + 1 if parts else 0
+        if size and (size <= most_rows if most_tokens is None else size * lengths[i] <= most_tokens):
+            parts[-1].append(i)
+        else:
+            parts.append([i])
+    return parts
 
 
 def _make_batch(
@@ -186,7 +224,7 @@ def _make_batch(
         mask[i, response] = True
         sampled[i, response] = torch.tensor(row.sampled_logprobs)
     ids, mask = ids.to(device), mask.to(device)
-    with torch.no_grad():
+    with torch.no_grad(), without_adapters(reference):
         reference_logprobs, _ = logprobs_of(reference, ids, mask, temperature)
     return _Batch(indices, ids, mask, sampled.to(device), reference_logprobs, weight)
 
@@ -206,7 +244,14 @@ def _row_kl(batches: Sequence[_Batch], count: int, ranks: Ranks, device: torch.d
     return values
 
 
-def _accumulate(model: Any, batch: _Batch, training: Training, objective: Objective, sums: _StepTotals) -> None:
+def _accumulate(
+    model: Any,
+    batch: _Batch,
+    training: Training,
+    objective: Objective,
+    importance_cap: float | None,
+    sums: _StepTotals,
+) -> None:
     """Add one micro batch's gradient to the model's gradient, and its figures to `sums`."""
     sampling, has_entropy_bonus = training.sampling, objective.entropy_coefficient > 0
     logprobs, entropies = logprobs_of(
@@ -215,7 +260,7 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     if not batch.indices:
         logprobs.sum().backward()  # there is no response token, so every gradient is 0
         return
-    old = _set_old(batch, logprobs, sums) if batch.old is None else batch.old
+    old = _set_old(batch, logprobs, importance_cap, sums) if batch.old is None else batch.old
     loss, parts = grpo_loss(
         logprobs,
         old,
@@ -225,6 +270,7 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
         batch.mask,
         objective,
         sampling.max_tokens,
+        batch.importance,
     )
     (loss * batch.weight).backward()
     sums.tokens += float(batch.mask.sum())
@@ -235,13 +281,20 @@ def _accumulate(model: Any, batch: _Batch, training: Training, objective: Object
     sums.ratio_limited += float(parts["ratio_limited"])
 
 
-def _set_old(batch: _Batch, logprobs: Tensor, sums: _StepTotals) -> Tensor:
-    """Set `batch.old` to the policy's `logprobs`, which were computed before any update, and measure the sampler gap.
+def _set_old(batch: _Batch, logprobs: Tensor, importance_cap: float | None, sums: _StepTotals) -> Tensor:
+    """Set `batch.old` to the policy's `logprobs`, which were computed before any update, and the importance of its
+    tokens, and measure the sampler gap.
 
     The sampler's own log-probabilities are not used as the old ones, because its cache rounds differently. With the
     policy's, the ratio starts at exactly 1.
     """
     old = batch.old = logprobs.detach()
+    if importance_cap is not None:
+        weights = importance_weights(old, batch.sampled, importance_cap)
+        batch.importance, counted = weights, weights[batch.mask].double()
+        sums.weights += float(counted.sum())
+        sums.squares += float(counted.square().sum())
+        sums.cut += float((counted == importance_cap).sum())
     gaps = (old - batch.sampled).abs()
     sums.sampler_gap += float(gaps.sum())
     sums.sampler_gap_max = max(sums.sampler_gap_max, float(gaps.max()))
@@ -257,8 +310,14 @@ def _means(sums: _StepTotals, ranks: Ranks, device: torch.device) -> dict[str, f
         "ratio_limited_share": sums.ratio_limited,
         "sampler_gap": sums.sampler_gap,
     }
-    totals = torch.tensor([sums.tokens, *by_name.values()], dtype=torch.float64, device=device)
+    totals = torch.tensor(
+        [sums.tokens, *by_name.values(), sums.cut, sums.weights, sums.squares], dtype=torch.float64, device=device
+    )
     ranks.add(totals)
     means = (totals[1:] / totals[0]).tolist()
-    largest = max(ranks.map(range(ranks.size), lambda _: [sums.sampler_gap_max]))
-    return {**dict(zip(by_name, means, strict=True)), "sampler_gap_max": largest}
+    figures = {**dict(zip(by_name, means, strict=False))}
+    figures["sampler_gap_max"] = max(ranks.map(range(ranks.size), lambda _: [sums.sampler_gap_max]))
+    cut_share, weight, square = means[-3:]
+    if square:
+        figures |= {"importance_cut_share": cut_share, "importance_sample_share": weight**2 / square}
+    return figures
