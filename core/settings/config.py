@@ -139,6 +139,11 @@ class _Run(SettingsTable):
         """Whether each iteration's Solver is also trained on labelled data apart from the loop."""
         return False
 
+    @property
+    def rounds_are_one_training(self) -> bool:
+        """Whether AdamW and the schedule of the learning rate go on from iteration to iteration."""
+        return False
+
     def keeps_text(self, *, kept: bool) -> bool:
         """Whether the text of a rollout is stored; `kept`: the loop learns from it, or from its question."""
         return self.rollout_text == "all" or (self.rollout_text == "kept" and kept)
@@ -157,6 +162,20 @@ class _Run(SettingsTable):
                         f"{planned.table}.training.workers: expected 1, because trainer.own_processes is false; got "
                         f"{planned.training.workers}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_are_whole_and_new(self) -> Self:
+        if not (isinstance(self.trainer, LocalSettings) and self.trainer.lora):
+            return self
+        for planned in self.trainings:
+            if planned.training.sharded and planned.training.workers > 1:
+                raise ValueError(f"trainer.lora: expected none, because {planned.table}.training.sharded is true")
+        if self.rounds_are_one_training:
+            raise ValueError(
+                "trainer.lora: expected none, because solver.training.optimiser is 'continued', and each round's "
+                "adapters are new; 'fresh' goes with them"
+            )
         return self
 
     @model_validator(mode="after")
@@ -258,7 +277,6 @@ class SelfTraining(_Run):
 
     @property
     def rounds_are_one_training(self) -> bool:
-        """Whether AdamW and the schedule of the learning rate go on from round to round."""
         return self.solver.training.optimiser == "continued"
 
     @property

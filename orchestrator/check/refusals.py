@@ -91,7 +91,7 @@ def untrainable(config: RunConfig) -> Iterator[Fault]:
         return
     # From the second round on, the KL is to the base model, from which the round does not start.
     own_reference = isinstance(config, SelfTraining) and config.iterations > 1
-    continued = isinstance(config, SelfTraining) and own_reference and config.rounds_are_one_training
+    continued = own_reference and config.rounds_are_one_training
     for planned in config.trainings:
         if planned.table == "labelled":
             continue  # its settings are the Solver's, whose faults are named already

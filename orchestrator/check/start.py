@@ -181,8 +181,7 @@ def why_no_longer(config: RunConfig, status: RunStatus) -> str | None:
     """The reason why a run can get no more iterations than it has; None if it can."""
     if status == "stopped":
         return "the guard, early stopping or a person stopped this run"
-    one_training = isinstance(config, SelfTraining) and config.rounds_are_one_training
-    if one_training and config.solver.training.schedule == "cosine":
+    if config.rounds_are_one_training and config.solver.training.schedule == "cosine":
         return "the cosine of its learning rate ends with the last round"
     return None
 

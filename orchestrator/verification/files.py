@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from core.grading.answers import extract_boxed
-from core.settings.config import SelfTraining
 from core.types import evaluation_id
 from orchestrator.check.start import why_no_longer
 from orchestrator.disk.garbage import garbage
@@ -84,7 +83,7 @@ def moments(subject: Subject) -> Iterator[Compared]:
     config, rounds = subject.config, subject.done("train_solver")
     folder, needed = subject.home.optimisers / subject.name / "solver", None
     may_go_on = subject.run.status not in ENDED or why_no_longer(config, subject.run.status) is None
-    if isinstance(config, SelfTraining) and config.rounds_are_one_training and may_go_on and rounds:
+    if config.rounds_are_one_training and may_go_on and rounds:
         needed = subject.playing("solver", rounds[-1][0] + 1, "train_solver")
     for t, _, result in rounds:
         key, of_round = f"{subject.name}/solver/{t}", folder / str(t)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.settings.config import RunConfig, SelfTraining
+from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from orchestrator.check.layout import App
 from orchestrator.check.size.shapes import Shape, shape_of
@@ -108,7 +108,7 @@ def disk_lines(config: RunConfig) -> Lines:
         "checkpoints": checkpoint_bytes(config) * (1 + len(roles) * iterations),
         "the training at work": _STEPS_KEPT * 12 * parameters,  # weights and AdamW's moments, in float32
     }
-    if isinstance(config, SelfTraining) and config.rounds_are_one_training:
+    if config.rounds_are_one_training:
         lines["AdamW's moments of rounds"] = _MOMENTS_KEPT * 8 * parameters
     return _gib({**lines, "database, texts and logs": OTHER_FILES})
 
