@@ -7,17 +7,16 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from core.settings.parsing import ConfigError
 from core.validation.suggestions import no_such
 from orchestrator.installation.home import APPLICATIONS
+from services.inference.serve import Application
 
 ROLES = ("challenger", "solver")
 INSTALL_VLLM = "for GPUs run `.venv/bin/pip install -e '.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
-Application = dict[str, Any]
 
 
 def read_applications(name: str) -> dict[str, Application]:
