@@ -16,7 +16,7 @@ _PROGRESS_TIMEOUT = 7200.0
 class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    The settings here only affect speed and memory.
+    The settings here only affect speed and memory, except that vLLM as the `sampler` draws other rollouts.
 
     Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
@@ -26,6 +26,9 @@ class LocalSettings(SettingsTable):
 
     type: Literal["local"] = "local"
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
+    # Who samples the rollouts: the trainer itself, or the run's own application of the role, to which the trainer gives
+    # its weights after each step.
+    sampler: Literal["embedded", "application"] = "embedded"
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients

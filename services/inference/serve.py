@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from core.waiting.polling import wait_until
 from core.waiting.retries import Attempts
 from services.inference.server.served import CanaryFailed, Served
 from services.listeners import guard
+from storage.files.checkpoints import digest, manifest
 
 _RETRY_S = 60.0  # for which a request to Ray's dashboard is repeated
 _POLL_S = 0.1
@@ -40,17 +42,23 @@ def dashboard(url: str, ray_token: str) -> httpx.Client:
     return httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False, verify=tls)
 
 
-def swap(http: httpx.Client, endpoint: str, application: str, served: Served) -> None:
-    """Have the running `application` hold other weights, and return when all its replicas do.
+def swap_in(dashboard_url: str, ray_token: str, endpoint: str, application: str, name: str, folder: Path) -> str:
+    """Have a running application hold the weights that a training has written to `folder`, and return when all its
+    replicas do. All other applications stay as they are. `endpoint` is an address of Serve's.
 
-    `endpoint` is an address of Serve's. All other applications stay as they are. Raises `ServeError`.
+    Returns the checkpoint that the replies name: `name` and the beginning of the digest, which is computed here once.
+    Raises `ServeError`.
     """
-    running = {name: config for name, status in statuses(http).items() if (config := deployed(status))}
-    if application not in running:
-        raise ServeError(f"{application}: expected a running application, got {', '.join(running) or 'none'}")
-    running[application] = holding(running[application], user_config(served))
-    put(http, endpoint, running)
-    wait_until_settled(http, {application: served.checkpoint})
+    sha256 = digest(manifest(folder))
+    served = Served(checkpoint=f"{name}-{sha256[:12]}", folder=folder, sha256=sha256, published=False)
+    with dashboard(dashboard_url, ray_token) as http:
+        running = {app: config for app, status in statuses(http).items() if (config := deployed(status))}
+        if application not in running:
+            raise ServeError(f"{application}: expected a running application, got {', '.join(running) or 'none'}")
+        running[application] = holding(running[application], user_config(served))
+        put(http, endpoint, running)
+        wait_until_settled(http, {application: served.checkpoint})
+    return served.checkpoint
 
 
 def statuses(http: httpx.Client) -> dict[str, Any]:

@@ -44,11 +44,7 @@ def save_step(
     Every worker must call this, because a sharded model is gathered from all of them; only the worker with `writes`
     writes. The folder does not depend on how the model was sharded.
     """
-    weights = None  # a model that is not sharded has its complete weights itself
-    if is_sharded(model):
-        named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
-        complete = gathered({id(tensor): tensor for tensor in named.values()}, writes)
-        weights = {name: complete[id(tensor)] for name, tensor in named.items()} if writes else None
+    weights = complete_weights(model, writes) if is_sharded(model) else None  # else it has its complete weights itself
     by_parameter = optimiser.state_dict()["state"].items()  # the index of a parameter, and its moments by name
     moments = gathered({f"{i}.{kind}": tensor for i, kinds in by_parameter for kind, tensor in kinds.items()}, writes)
     if not writes:
@@ -58,6 +54,16 @@ def save_step(
         tokenizer.save_pretrained(folder)
         save_file(moments, folder / _OPTIMISER)
         (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
+
+
+def complete_weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
+    """The model's complete tensors by name, on the CPU, on the worker with `keep`; None on the others.
+
+    Every worker must call this. Tied weights are one tensor under two names.
+    """
+    named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
+    complete = gathered({id(tensor): tensor.detach() for tensor in named.values()}, keep)
+    return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
