@@ -23,6 +23,7 @@ INFERENCE = {
     "services.inference.engines.base",
     "services.inference.engines.decoder",
     "services.inference.keys",
+    "services.inference.serve",
     "services.inference.signals",
     "services.inference.engines.embedded",
     "services.inference.engines.model_files",

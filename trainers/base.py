@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import TypeAdapter
 
@@ -56,6 +56,28 @@ SOLVER_SERVICE = TypeAdapter(SolverService)  # writes it as JSON for a trainer i
 
 
 @dataclass(frozen=True, slots=True)
+class SamplerService:
+    """The run's own application that samples the rollouts of a training, and how it gets the training's weights.
+
+    The keys of Ray and of the applications are in the environment of the trainer's workers.
+    """
+
+    url: str  # OpenAI-compatible base, up to and including /v1
+    application: str
+    dashboard_url: str  # of Ray, where Serve is told which weights the application holds
+    run: str  # part of the names of the weights
+    dtype: Literal["float32", "bfloat16"]  # in which the application computes, and weights are written
+    # A private folder in the memory of the machine that all workers and replicas are on; None: `work_dir` is used.
+    memory: Path | None
+    # Whether the application's log-probabilities are of the distribution that the trainer computes: the softmax of all
+    # logits at the sampling temperature. vLLM's are of the logits as they are, so they are so at temperature 1 only.
+    # With top-p or top-k, vLLM could also give those of the tokens that are left, which are not (vLLM's issue 42259).
+    logprobs_comparable: bool
+    # Whether it computes what the trainer computes; else its rollouts are weighted by their importance.
+    same_engine: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Rounds:
     """What a job must know of the training that it is one round of, if AdamW goes on from round to round.
 
@@ -88,6 +110,7 @@ class TrainJob:
     history: TrainingHistory = field(default_factory=TrainingHistory)  # metrics of those earlier steps, for the guard
     guard: Guard | None = None  # ends the job at the first step whose figures call for it
     stored_prompts: int = 0  # of each step; their rollouts are handed back (`trainers.rollouts`)
+    sampler: SamplerService | None = None  # None: the trainer samples itself
 
     @property
     def rollouts(self) -> int:

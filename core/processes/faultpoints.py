@@ -24,6 +24,8 @@ FaultPoint = Literal[
     "weights loaded",
     "training begun",
     "step begun",
+    "weights written",
+    "weights swapped",
     "step ended",
     "file written",
     "file renamed",

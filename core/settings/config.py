@@ -125,6 +125,11 @@ class _Run(SettingsTable):
         return role
 
     @property
+    def application_samples(self) -> bool:
+        """Whether the application of the trained role samples the rollouts of a training."""
+        return isinstance(self.trainer, LocalSettings) and self.trainer.sampler == "application"
+
+    @property
     def trainings(self) -> tuple[PlannedTraining, ...]:
         """The trainings of an iteration, in order."""
         return (PlannedTraining("solver", self.solver.training, self.solver.reward, self.solver.rollouts),)
@@ -246,6 +251,15 @@ class CoEvolution(_Run):
     def _stops_on_a_benchmark(self) -> CoEvolution:
         if self.early_stopping is not None and self.early_stopping.benchmark == OWN_PROMPTS:
             raise ValueError("early_stopping.benchmark: expected a benchmark, as no prompts are given, got 'prompts'")
+        return self
+
+    @model_validator(mode="after")
+    def _an_application_for_each_model(self) -> CoEvolution:
+        if self.shared and self.challenger.trained and self.application_samples:
+            raise ValueError(
+                "trainer.sampler: expected 'embedded' with shared = true, because the only application answers the "
+                "Challenger's questions while it is trained; got 'application'"
+            )
         return self
 
     @model_validator(mode="after")

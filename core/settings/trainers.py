@@ -28,7 +28,8 @@ class Lora(SettingsTable):
 class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    Apart from `precision`, `lora` and `importance_cap`, the settings only affect speed and memory.
+    Apart from `precision`, `lora` and `importance_cap`, the settings only affect speed and memory. With vLLM as the
+    `sampler` the rollouts are others, too.
 
     Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
@@ -38,6 +39,11 @@ class LocalSettings(SettingsTable):
 
     type: Literal["local"] = "local"
     device: Literal["auto", "cpu"] = "auto"  # of each worker; auto: a GPU if Ray has any, else a CPU
+    # Who samples the rollouts: the trainer itself, or the run's own application of the role, to which the trainer gives
+    # its weights after each step.
+    sampler: Literal["embedded", "application"] = "embedded"
+    # The most that a token of vLLM's weighs, whose importance is its probability by the trainer over that by vLLM.
+    importance_cap: Scale | None = 2.0  # None: it weighs 1
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients

@@ -13,7 +13,6 @@ from orchestrator.check.size.shapes import Shape
 from orchestrator.serving.applications import Application, is_vllm, read_applications
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
 
-TRAINING: tuple[Stage, ...] = ("train_challenger", "train_solver", "train_labelled")
 _ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "train_challenger": ("solver",),
     "generate_questions": ("challenger",),
@@ -21,6 +20,13 @@ _ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "evaluate": ("solver",),
     "evaluate_labelled": ("solver",),
 }
+# Stage -> the role whose application samples the rollouts, if `trainer.sampler` says so.
+_TRAINED: Mapping[Stage, Role] = {
+    "train_challenger": "challenger",
+    "train_solver": "solver",
+    "train_labelled": "solver",
+}
+TRAINING: tuple[Stage, ...] = (*_TRAINED,)
 _LARGE = 10**8  # parameters from which on the embedded trainer is taken to have a GPU
 _VLLM_SHARE = 0.92  # what vLLM takes of a GPU where a file does not say
 _NO_SET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
@@ -65,7 +71,8 @@ class Layout:
         """
         if config.serving.release:  # a stage stops the applications that it does not ask
             served = config.solver.signals.served(config.solver.reward) if stage == "train_solver" else ()
-            up = {*map(config.application, _ASKED.get(stage, ())), *served}
+            sampling = [_TRAINED[stage]] if stage in TRAINING and config.application_samples else []
+            up = {*map(config.application, [*_ASKED.get(stage, ()), *sampling]), *served}
         else:
             up = {*map(config.application, config.roles), *(app.name for app in self.apps if not app.swapped)}
         places = {"trainer": [*range(self.trainer_gpus)]} if stage in TRAINING and self.trainer_gpus else {}

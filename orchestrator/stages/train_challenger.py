@@ -7,6 +7,7 @@ from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context
 from orchestrator.stages.training.jobs import challenger_job
 from orchestrator.stages.training.running import train
+from orchestrator.stages.training.sampling import samples
 
 
 def train_challenger(context: Context[CoEvolution]) -> LastWrite:
@@ -16,5 +17,6 @@ def train_challenger(context: Context[CoEvolution]) -> LastWrite:
     solver = context.checkpoint("solver")
     key, solver_url = f"{context.iteration}/train_challenger", context.run.services.endpoint("solver")
     # The Solver is served meanwhile, because its answers are the Challenger's reward.
-    with context.serving({"solver": solver}, for_later={"challenger": start}):
+    served = {"solver": solver, **samples(context.config, "challenger", start)}
+    with context.serving(served, for_later={"challenger": start}):
         return train(context, challenger_job(context.config, key, start, solver, solver_url, context.work_dir))

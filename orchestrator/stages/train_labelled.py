@@ -20,6 +20,7 @@ from orchestrator.stages.training import running
 from orchestrator.stages.training.jobs import labelled_job
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
+from orchestrator.stages.training.sampling import samples
 from storage import queries
 from storage.files.checkpoints import publish, published_manifest, verify
 
@@ -27,8 +28,9 @@ from storage.files.checkpoints import publish, published_manifest, verify
 def train_labelled(context: Context[CoEvolution]) -> LastWrite:
     labelled = context.config.labelled
     assert labelled is not None  # `orchestrator.plan` has this stage only then
-    with context.serving({}) if context.config.serving.release else nullcontext():
-        start = context.checkpoint("solver")
+    start = context.checkpoint("solver")
+    sampling = samples(context.config, "solver", start)
+    with context.serving(sampling) if sampling or context.config.serving.release else nullcontext():
         key = f"{context.iteration}/train_labelled"
         job = labelled_job(context.config, labelled, key, start, context.work_dir)
         verify(Path(start.path), start.sha256)  # the file may have been damaged since it was loaded

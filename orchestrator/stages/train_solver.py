@@ -19,6 +19,7 @@ from orchestrator.stages.training import jobs
 from orchestrator.stages.training.curriculum import given_questions
 from orchestrator.stages.training.rounds import remove_unneeded, rounds_from
 from orchestrator.stages.training.running import train
+from orchestrator.stages.training.sampling import samples
 from services.inference import access
 from services.oracles import exact
 from storage import queries
@@ -46,9 +47,9 @@ def train_solver(context: Context) -> LastWrite:
             next_job = partial(chained_job, context, config.labelled, job)
     # A training that stops or queries applications needs exclusive use of them. Otherwise another run could start its
     # own and take the GPUs.
-    served = config.solver.signals.served(config.solver.reward)
-    needs_applications = config.serving.release or served
-    with context.serving({}, tuple(served)) if needs_applications else nullcontext():
+    served, sampling = config.solver.signals.served(config.solver.reward), samples(config, "solver", job.start)
+    needs_applications = config.serving.release or served or sampling
+    with context.serving(sampling, tuple(served)) if needs_applications else nullcontext():
         return train(context, job, next_job)
 
 

@@ -11,7 +11,7 @@ import os
 
 from core.texts.redaction import hide
 
-KEY = "COEVO_INFERENCE_KEY"
+KEY, RAY_TOKEN = "COEVO_INFERENCE_KEY", "RAY_AUTH_TOKEN"
 
 
 def key() -> str | None:
@@ -22,7 +22,7 @@ def key() -> str | None:
     """
     if key_from_environment := os.environ.get(KEY):
         return key_from_environment
-    if token := os.environ.get("RAY_AUTH_TOKEN"):
+    if token := os.environ.get(RAY_TOKEN):
         hide([derived := key_of(token)])
         return derived
     return None

@@ -50,6 +50,9 @@ class Reply:
     checkpoint: str
     seed: int
     prompt_tokens: int = 0  # 0 if the service does not say
+    # Only if the client asked for them: the sampled tokens, with the end token, and the log-probability of each, nats.
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
 
 
 def spent(groups: Iterable[Sequence[Reply]]) -> Spent:
@@ -74,6 +77,7 @@ class InferenceClient:
     # open only 1,024 files. Also, Serve assigns prompts to replicas when they arrive: with many more, it would do so
     # long before it is known which replicas will be busy.
     concurrency: int = 512
+    token_logprobs: bool = False  # whether replies have `token_ids` and `logprobs`
 
     def generate(self, prompts: Sequence[Prompt], checkpoint: str) -> list[list[Reply]]:
         """Sample every prompt from `checkpoint`; result[i][j] is drawn with the seed prompts[i].seed + j.
@@ -185,6 +189,7 @@ class InferenceClient:
                 "top_k": prompt.sampling.top_k,
                 "max_tokens": prompt.sampling.max_tokens,
                 "stop": list(prompt.stop),
+                **({"token_logprobs": True} if self.token_logprobs else {}),
             }
             for prompt in prompts
         ]
@@ -211,6 +216,13 @@ class InferenceClient:
                 return (
                     f"expected {prompt.n} choices by {checkpoint!r}, got {len(chat.choices)} by {chat.policy_version!r}"
                 )
+            for choice in chat.choices if self.token_logprobs else ():
+                counts = [len(values or ()) for values in (choice.token_ids, choice.token_logprobs)]
+                if counts != [choice.completion_tokens] * 2:
+                    raise InferenceError(
+                        f"{self.url}: token_logprobs: expected {choice.completion_tokens} token_ids and "
+                        f"token_logprobs, got {counts[0]} and {counts[1]}"
+                    )
         return [
             [
                 Reply(
@@ -222,6 +234,8 @@ class InferenceClient:
                     checkpoint=chat.policy_version,
                     seed=prompt.seed + choice.index,
                     prompt_tokens=chat.usage.prompt_tokens,
+                    token_ids=None if choice.token_ids is None else tuple(choice.token_ids),
+                    logprobs=None if choice.token_logprobs is None else tuple(choice.token_logprobs),
                 )
                 for choice in sorted(chat.choices, key=lambda choice: choice.index)
             ]

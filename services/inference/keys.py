@@ -26,6 +26,15 @@ def keys_of(services: Sequence[Service]) -> dict[str, str]:
     return keys
 
 
+def own_keys() -> dict[str, str]:
+    """Ray's token and the key of the run's own applications, as far as they have any, by the names of their environment
+    variables: with them, a process swaps an application's weights and asks it. Logs hide them then."""
+    keys = {access.RAY_TOKEN: os.environ.get(access.RAY_TOKEN), access.KEY: access.key()}
+    given = {name: key for name, key in keys.items() if key}
+    hide(given.values())
+    return given
+
+
 def hide_keys(services: Sequence[Service]) -> None:
     """Have the logs hide those keys of services that are in the environment, before any of them is used."""
     hide(filter(None, (os.environ.get(service.key_variable or "") for service in services)))

@@ -85,6 +85,7 @@ class ChatRequest(BaseModel):
     seed: Seed = 0
     stop: _Stop | list[_Stop] = Field(default_factory=list)
     logprobs: bool = False
+    token_logprobs: bool = False  # ours: the reply has `token_ids` and `token_logprobs`
 
     @model_validator(mode="before")
     @classmethod
@@ -127,6 +128,10 @@ class Choice(BaseModel):
     message: Message
     finish_reason: FinishReason
     logprobs: Logprobs | None = None
+    # Ours: what `logprobs` says as two lists, which are half as long: the ids as sampled, with the end token, and their
+    # log-probabilities. JSON keeps a number exactly.
+    token_ids: list[int] | None = None
+    token_logprobs: list[float] | None = None
     completion_tokens: int  # ours
     mean_entropy: float | None  # ours: nats per token
     entropy_error: float | None  # ours: the exact mean is within mean_entropy -+ entropy_error; 0 if it is exact
@@ -169,7 +174,9 @@ class ModelList(BaseModel):
     data: list[Model]
 
 
-def chat_response(model: str, checkpoint: str, completions: list[Completion], logprobs: bool) -> ChatResponse:
+def chat_response(
+    model: str, checkpoint: str, completions: list[Completion], logprobs: bool, token_logprobs: bool = False
+) -> ChatResponse:
     """The response for an engine's completions, whose entropies must be exact."""
     choices = [
         Choice(
@@ -184,6 +191,8 @@ def chat_response(model: str, checkpoint: str, completions: list[Completion], lo
             )
             if logprobs
             else None,
+            token_ids=list(completion.tokens) if token_logprobs else None,
+            token_logprobs=list(completion.logprobs) if token_logprobs else None,
             completion_tokens=len(completion.tokens),
             mean_entropy=completion.mean_entropy,
             entropy_error=0.0,

@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from core.files import make_folder, sync
@@ -26,6 +27,7 @@ MODEL_FILES = {".safetensors", ".json", ".jinja", ".txt"}
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CHUNK = 1 << 22  # bytes
+_HASHES_AT_ONCE = 8  # hashing lets other threads run; a large model has many files
 
 
 def manifest(folder: Path) -> dict[str, str]:
@@ -33,7 +35,9 @@ def manifest(folder: Path) -> dict[str, str]:
 
     Raises `CheckpointError` when the folder contains a pickle, or no safetensors.
     """
-    return {name: _sha256(folder / name) for name in model_files(folder)}
+    names = model_files(folder)
+    with ThreadPoolExecutor(_HASHES_AT_ONCE) as threads:
+        return dict(zip(names, threads.map(_sha256, (folder / name for name in names)), strict=True))
 
 
 def digest(files: Mapping[str, str]) -> str:

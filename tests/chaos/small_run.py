@@ -40,6 +40,7 @@ def overrides(seed: int, benchmark: Path, own_processes: bool) -> dict[str, Any]
         "rollout_text": "all",
         "serving.batches": 1,
         "trainer.own_processes": own_processes,
+        "trainer.sampler": "application",
         **{f"challenger.training.{name}": value for name, value in _TRAINING.items()},
         "challenger.training.rollouts_per_prompt": 8,
         **{f"solver.training.{name}": value for name, value in _SMALL.items()},

@@ -17,7 +17,7 @@ from tests.chaos.scripted_loop import campaign_on, outcome_with
 
 pytestmark = pytest.mark.heavy
 
-OF_TRAINERS = {"training begun"}  # the scripted loop has a fake training
+OF_TRAINERS = {"training begun", "weights written", "weights swapped"}  # the scripted loop has a fake training
 
 
 SEEN_AS = {

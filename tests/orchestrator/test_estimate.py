@@ -203,6 +203,34 @@ def test_applications_that_are_not_released_need_their_own_gpus() -> None:
     assert not any("challenger" in memory.title for memory in found("single-qwen3-4b").memory)
 
 
+SAMPLED: dict[str, object] = {"trainer__type": "local", "trainer__sampler": "application"}
+
+
+def test_an_application_that_samples_stays_beside_the_trainer_which_needs_no_cache() -> None:
+    plans = {sampler: found("srt", trainer__sampler=sampler) for sampler in ("embedded", "application")}
+    held = {
+        sampler: next(stage.gpus for stage in plan.stages if stage.stage == "train_solver")
+        for sampler, plan in plans.items()
+    }
+    assert held == {
+        "embedded": {"trainer": [*FIRST, *LAST]},
+        "application": {"trainer": [*FIRST, *LAST], "solver": [*range(8, 16)]},
+    }
+    sampling = {sampler: plan.memory[0].lines.keys() for sampler, plan in plans.items()}
+    assert sampling["embedded"] - sampling["application"] == {"KV cache, float32", "gathered, float32"}
+    work = {sampler: work_of("srt", trainer__sampler=sampler)["train_solver"] for sampler in plans}
+    assert [part.holder for part in work["application"]] == ["solver", "trainer"]
+    assert work["application"][1] == work["embedded"][1]
+    stages = plans["embedded"].stages, plans["application"].stages
+    before, after = (next(stage.hours[1] for stage in each if stage.stage == "train_solver") for each in stages)
+    assert after < before
+
+
+def test_while_the_challenger_is_trained_one_application_votes_and_the_other_samples() -> None:
+    training = places("rzero-qwen3-4b", **SAMPLED)["train_challenger"]
+    assert training.keys() == {"trainer", "solver", "challenger"}
+
+
 def test_a_fixed_model_has_its_own_gpu_where_the_method_needs_it(tmp_path: Path) -> None:
     tree = yaml.safe_load((APPLICATIONS / "rzero-8-gpus.yaml").read_text())
     judge = copy.deepcopy(tree["applications"][1]) | {"name": "judge"}

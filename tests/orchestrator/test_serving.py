@@ -12,8 +12,8 @@ import pytest
 from core.settings.serving import Serving
 from core.types import Checkpoint
 from orchestrator.installation.ports import free_port
-from orchestrator.serving import checkpoints as serving
 from orchestrator.serving.checkpoints import _user_config, _with_checkpoints
+from services.inference import serve
 from tests.http_server import Handler, listening
 
 ALL = {
@@ -92,7 +92,7 @@ def test_a_refused_checkpoint_is_an_error_before_serve_has_tried_all_starts(
     status: str, message: str, expected: bool
 ) -> None:
     application = {"status": status, "message": "", "deployments": {"A": {"status": "UPDATING", "message": message}}}
-    assert serving._has_failed(application) is expected
+    assert serve.has_failed(application) is expected
 
 
 TRACEBACK = b"Traceback (most recent call last):\n  File ...\nray.exceptions.ActorDiedError: The actor never ran\n"
@@ -116,11 +116,11 @@ def put(client: httpx.Client, *, refusals_are_final: bool = True) -> httpx.Respo
     def send() -> httpx.Response:
         return client.put("/api/serve/applications/", json={"applications": []})
 
-    return serving._repeated(send, refusals_are_final=refusals_are_final)
+    return serve._repeated(send, refusals_are_final=refusals_are_final)
 
 
 def test_applications_are_sent_again_after_an_error_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(serve, "_LONGEST_PAUSE_S", 0.01)
     with fake_dashboard([500, 503, 200]) as client:
         assert isinstance(put(client), httpx.Response)
     with fake_dashboard([404, 200]) as client:
@@ -131,10 +131,10 @@ def test_applications_are_sent_again_after_an_error_of_ray(monkeypatch: pytest.M
 def test_a_refusal_says_the_last_line_of_a_traceback(
     status: int, retry_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_RETRY_S", retry_s)
+    monkeypatch.setattr(serve, "_RETRY_S", retry_s)
     with fake_dashboard([status]) as client:
         refusal = put(client)
     assert refusal == f"HTTP {status}: ray.exceptions.ActorDiedError: The actor never ran"
     with httpx.Client(base_url=f"http://127.0.0.1:{free_port()}", trust_env=False) as nobody:
-        monkeypatch.setattr(serving, "_RETRY_S", 0.0)
+        monkeypatch.setattr(serve, "_RETRY_S", 0.0)
         assert "ConnectError" in str(put(nobody))

@@ -91,8 +91,8 @@ CLIENTS: dict[str, str] = {
     "service = service.model_copy(update={'attempts': 1, 'timeout': 1})\n"
     "asyncio.run(ask_each(service, [1], lambda http, _: post(http, service, 'x', {}), 1))",
     "Ray's dashboard": "from orchestrator.installation.reachable import has_node; assert has_node(services)",
-    "Ray's applications": "from orchestrator.serving import checkpoints\n"
-    "checkpoints._RETRY_S = 0.1; checkpoints.reserved(services)",
+    "Ray's applications": "from orchestrator.serving import checkpoints; from services.inference import serve\n"
+    "serve._RETRY_S = 0.1; checkpoints.reserved(services)",
     "the hub": "import os; os.environ |= {'HF_ENDPOINT': url, 'HF_TOKEN': 'token'}\n"
     "from orchestrator.question_sets import hub; from core.settings.evaluation import Hub; from pathlib import Path\n"
     "hub._ATTEMPTS = 1; hub.fetch(Hub(dataset='a/b', config='c', split='s'), Path(folder) / 'file')",

@@ -17,9 +17,8 @@ import pytest
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
-from orchestrator.serving import checkpoints
 from orchestrator.serving.checkpoints import serve_checkpoints
-from services.inference import access
+from services.inference import access, serve
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
@@ -62,7 +61,7 @@ def test_replicas_log_lines_of_json_that_name_the_checkpoint(
     sampled = [event for event in events if event["message"].startswith("sampled ")]
     assert base.id in {event["checkpoint"] for event in sampled}
     # What Serve says of its applications equals what it was sent, so it is not sent again.
-    monkeypatch.setattr(checkpoints, "_put", lambda *_: pytest.fail("nothing has changed"))
+    monkeypatch.setattr(serve, "put", lambda *_: pytest.fail("nothing has changed"))
     serve_checkpoints(live.services, {"solver": base})
 
 
@@ -80,13 +79,13 @@ def test_a_replica_killed_in_the_middle_of_a_swap_is_replaced_by_one_with_the_ne
 ) -> None:
     serve_checkpoints(live.services, {"solver": base})
     pid, victim = next(iter(replicas(live).items()))
-    put = checkpoints._put
+    put = serve.put
 
     def put_and_kill(*arguments: Any) -> None:
         put(*arguments)
         victim.kill()
 
-    monkeypatch.setattr(checkpoints, "_put", put_and_kill)
+    monkeypatch.setattr(serve, "put", put_and_kill)
     serve_checkpoints(live.services, {"solver": other})
     replies = _client(live).generate(PROMPTS, other.id)
     assert {reply.checkpoint for group in replies for reply in group} == {other.id}

@@ -20,11 +20,12 @@ from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint
 from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
-from orchestrator.serving.checkpoints import ServeError, reserved, serve_checkpoints
+from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
+from services.inference.serve import ServeError
 from services.inference.signals import embed
 from storage import queries
 from storage.files.checkpoints import publish

@@ -22,7 +22,7 @@ from trainers.local.state import Metrics
 PAD, END = "<pad>", "<end>"
 WORDS = [PAD, END, "<other>", *"0123456789", "\\boxed{", "}", *"abcdefghijklmnopqrstuvwxyz"]
 VOCABULARY = len(WORDS)
-TIMINGS = {"sample_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
+TIMINGS = {"sample_seconds", "swap_seconds", "reward_seconds", "update_seconds", "tokens_per_second"}
 
 
 @contextmanager

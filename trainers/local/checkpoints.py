@@ -47,11 +47,7 @@ def save_step(
     Every worker must call this, because a sharded model is gathered from all of them; only the worker with `writes`
     writes. The folder does not depend on how the model was sharded.
     """
-    weights = None  # a model that is not sharded has its complete weights itself
-    if is_sharded(model):
-        named = model.state_dict(keep_vars=True)  # the parameters themselves, so that tied weights have one id
-        complete = gathered({id(tensor): tensor for tensor in named.values()}, writes)
-        weights = {name: complete[id(tensor)] for name, tensor in named.items()} if writes else None
+    weights = complete_weights(model, writes) if is_sharded(model) else None  # else it has its complete weights itself
     by_parameter = optimiser.state_dict()["state"].items()  # the index of a parameter, and its moments by name
     moments = gathered({f"{i}.{kind}": tensor for i, kinds in by_parameter for kind, tensor in kinds.items()}, writes)
     if not writes:
@@ -64,6 +60,17 @@ def save_step(
         tokenizer.save_pretrained(folder)
         save_file(moments, folder / _OPTIMISER)
         (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
+
+
+def complete_weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
+    """The model's complete tensors by name, on the CPU, on the worker with `keep`; None on the others.
+
+    Every worker must call this. Tied weights are one tensor under two names; adapters are merged.
+    """
+    # The parameters themselves, so that tied weights have one id.
+    named = merged_state(model) if has_adapters(model) else model.state_dict(keep_vars=True)
+    complete = gathered({id(tensor): tensor.detach() for tensor in named.values()}, keep)
+    return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None
 
 
 def load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
@@ -90,7 +97,7 @@ def save_final(work_dir: Path, step: int, model: Any, *, with_optimiser: bool = 
             os.link(last / _OPTIMISER, folder / _OPTIMISER)  # a large file that no one changes
     with appearing(final_folder(work_dir)) as folder:
         if has_adapters(model):
-            model.save_pretrained(folder, state_dict=merged_state(model))
+            model.save_pretrained(folder, state_dict=complete_weights(model, True))
             shutil.copytree(last / ADAPTER, folder / ADAPTER)
         for file in last.iterdir():
             if file.is_file() and file.name not in (_OPTIMISER, STATE):

@@ -25,7 +25,8 @@ from trainers.local.lora import ADAPTER, add_adapters, load_adapters
 from trainers.local.precision import compute_in_bfloat16
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward
-from trainers.local.sharding import shard, unsharded
+from trainers.local.sampler import Sampler, make_sampler
+from trainers.local.sharding import shard
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
 from trainers.local.support import refuse_unsupported
 from trainers.local.update import Row, make_optimiser, set_learning_rate, update
@@ -44,7 +45,8 @@ class _Learner:
     settings: LocalSettings
     ranks: Ranks
     reward: Reward
-    engine: TransformersEngine  # holds the policy: samples from the same weights that are trained
+    engine: TransformersEngine  # holds the policy
+    sampler: Sampler  # of the policy as it is before each step
     reference: Any  # the model of the KL term
     optimiser: torch.optim.Optimizer
 
@@ -83,7 +85,7 @@ def train(
         load_optimiser(folder, optimiser)
     elif job.rounds and job.rounds.optimiser:
         load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    learner = _Learner(job, settings, ranks, reward, engine, reference, optimiser)
+    learner = _Learner(job, settings, ranks, reward, engine, make_sampler(job, engine, ranks), reference, optimiser)
     for model in {engine.model, reference}:
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)
@@ -103,6 +105,7 @@ def train(
             save_step(job.work_dir, state, engine.model, engine.tokenizer, optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
         save_final(job.work_dir, len(metrics), engine.model, with_optimiser=job.rounds is not None)
+    learner.sampler.close()
 
 
 def _ended(job: TrainJob, metrics: Sequence[Metrics]) -> bool:
@@ -137,8 +140,7 @@ def _step(learner: _Learner, step: int) -> Metrics:
     job, ranks, size = learner.job, learner.ranks, learner.job.rollouts
     times = [time.monotonic()]
     prompts = rollouts_at(job, step)
-    with unsharded(learner.engine.model):
-        completions = ranks.map(prompts, lambda own: [group[0] for group in learner.engine.generate(own)])
+    completions, sampling = learner.sampler.sample(step, prompts)
     times.append(time.monotonic())
     rewarded = learner.reward(step, [completions[start : start + size] for start in range(0, len(completions), size)])
     times.append(time.monotonic())
@@ -171,7 +173,8 @@ def _step(learner: _Learner, step: int) -> Metrics:
         "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
         "response_length": tokens / count,
         "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / count,
-        "sample_seconds": sampled - start,
+        **sampling,
+        "sample_seconds": sampled - start - sampling.get("swap_seconds", 0.0),
         "reward_seconds": scored_at - sampled,
         "update_seconds": end - scored_at,
         "tokens_per_second": tokens / (end - start),
@@ -203,6 +206,7 @@ def _update(
         return advantages
 
     model, prompts = learner.engine.model, job.training.prompts_per_update
+    differs = job.sampler is not None and job.sampler.logprobs_comparable and not job.sampler.same_engine
     figures = update(
         model,
         learner.reference,
@@ -214,9 +218,12 @@ def _update(
         ranks=learner.ranks,
         rows_per_update=None if prompts is None else prompts * count,
         tokens_per_micro_batch=learner.settings.tokens_per_micro_batch,
+        importance_cap=learner.settings.importance_cap if differs else None,
     )
     learner.optimiser.zero_grad()  # frees the gradients' memory for sampling
-    if figures["sampler_gap"] > LARGEST_SAMPLER_GAP:
+    if job.sampler and not job.sampler.logprobs_comparable:  # they are the trainer's own
+        figures = {name: value for name, value in figures.items() if not name.startswith("sampler_gap")}
+    elif figures["sampler_gap"] > LARGEST_SAMPLER_GAP:
         raise TrainError(
             f"{job.key}: the log-probabilities of trainer and sampler differ by {figures['sampler_gap']:.3f} nats per "
             f"token, expected at most {LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"

@@ -73,10 +73,13 @@ def load_adapters(model: Any, folder: Path) -> None:
 
 @torch.no_grad()
 def merged_state(model: Any) -> dict[str, Tensor]:
-    """The model's weights with the adapters merged into them, by the names that they have without adapters."""
+    """The model's weights with the adapters merged into them, by the names that they have without adapters.
+
+    Tied weights are one tensor under two names.
+    """
     state = {
         name.replace(".base_layer.", "."): tensor
-        for name, tensor in model.state_dict().items()
+        for name, tensor in model.state_dict(keep_vars=True).items()
         if f".{_MINE}" not in name
     }
     for name, layer in model.named_modules():

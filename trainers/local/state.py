@@ -38,7 +38,7 @@ def fingerprint(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> str:
     """
     excluded = {"micro_batch", "workers", "sharded", "checkpoint_every"}
     parts: list[Any] = [
-        settings.model_dump(include={"precision", "lora"}),
+        settings.model_dump(include={"precision", "lora", "importance_cap"}),
         [job.key, job.role, job.run_seed, job.start.id, job.start.sha256],
         job.training.model_dump(exclude=excluded),
         job.reward.model_dump(),

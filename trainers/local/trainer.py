@@ -16,7 +16,7 @@ from core import logs
 from core.files import whole_lines
 from core.settings.trainers import LocalSettings
 from core.types import Checkpoint, ResourceKind
-from services.inference.keys import keys_of
+from services.inference.keys import keys_of, own_keys
 from trainers.base import OnStep, SolverJob, TrainError, TrainJob, TrainResult
 from trainers.folders import remove_unfinished
 from trainers.last_lines import log_last_lines
@@ -92,7 +92,8 @@ class LocalTrainer:
 
         Another thread waits for the workers, so that `progress` and SIGINT run in the caller's thread.
         """
-        order = Order(job, self.settings, keys_of(job.services), logs.subject())
+        keys = keys_of(job.services) | (own_keys() if job.sampler else {})
+        order = Order(job, self.settings, keys, logs.subject())
         train = self._training_function(order)
         order.metrics.touch()
         offset, finished, watchdog = order.metrics.stat().st_size, False, Watchdog(order)

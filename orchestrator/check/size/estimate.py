@@ -129,7 +129,7 @@ def advice(found: Estimate) -> list[str]:
     else:
         offers["sharded = true and several workers in [….training]"] = not training.sharded
         offers["trainer.checkpoint_activations = true"] = not settings.checkpoint_activations
-        offers["a smaller trainer.sampling_rows"] = settings.sampling_rows > 1
+        offers["a smaller trainer.sampling_rows"] = settings.sampling_rows > 1 and settings.sampler == "embedded"
         offers["micro_batch = 1 in [….training]"] = training.micro_batch > 1
     given = any(app.kv_bytes is not None for app in found.layout.apps)
     offers["a smaller kv_cache_memory_bytes in the file of serving.applications"] = given

@@ -80,10 +80,11 @@ def trainer_memory(
         copies = 5 if any(planned.objective.entropy_coefficient > 0 for planned in config.trainings) else 3
         sampling, problem = {**states, **context}, None
         if sharded:  # all weights and one part of them on its way; while it updates, a layer at a time
-            sampling["gathered, float32"] = 4 * (shape.parameters + max(shape.outside, shape.layer))
+            if not config.application_samples:
+                sampling["gathered, float32"] = 4 * (shape.parameters + max(shape.outside, shape.layer))
             updating["gathered, float32"] = 8 * shape.outside + 20 * shape.layer
-        # The cache is copied a layer at a time as it grows by a token.
-        sampling["KV cache, float32"] = rows * longest * (shape.kv_bytes(4) // layers * (layers + 1))
+        if not config.application_samples:  # the cache is copied a layer at a time as it grows by a token
+            sampling["KV cache, float32"] = rows * longest * (shape.kv_bytes(4) // layers * (layers + 1))
         updating["activations, float32"] = 4 * tokens * kept
         updating["logits, float32"] = 4 * copies * tokens * shape.vocab_size  # more with an entropy's gradient
     return (

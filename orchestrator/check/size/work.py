@@ -64,8 +64,8 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
 
 
 def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
-    """Sampling by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
-    policy's log-probabilities one each.
+    """Sampling, by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
+    policy's log-probabilities one each. With `trainer.sampler`, an application samples, and all answers at once.
 
     The embedded trainer needs the latter with several mini-batches only. With checkpointed activations its forward
     pass is made twice, and it samples no more than `sampling_rows` at once, so that a step has several rounds.
@@ -78,11 +78,12 @@ def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
         forward += settings.checkpoint_activations
         before = 1 + (training.prompts_per_update not in (None, training.prompts_per_step))
         rows = -(-training.prompts_per_step * rollouts // training.workers)
-        rounds *= -(-rows // settings.sampling_rows)
+        rounds *= 1 if config.application_samples else -(-rows // settings.sampling_rows)
         trained = trained_rollouts(rollouts, planned.objective)
     passes = forward + 2 + before
+    application = config.application("challenger" if planned.table == "challenger" else "solver")
     return (
-        Work("trainer", prompts * rollouts, limit, prompts, rounds),
+        Work(application if config.application_samples else "trainer", prompts * rollouts, limit, prompts, rounds),
         Work("trainer", prompts * trained, limit, prompts, passes=passes),
     )
 

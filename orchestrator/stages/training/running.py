@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from orchestrator.pool.slot import demand_of, training_slot
 from orchestrator.stages.context import Context
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
+from orchestrator.stages.training.sampling import sampler_of
 from storage import queries
 from storage.files.checkpoints import publish, published_manifest, verify
 from storage.rows import TrainedOnRow
@@ -34,7 +35,10 @@ def run_training(context: Context, job: TrainJob, steps_before: int | None = Non
     """
     settings, stage, steps = context.config.trainer, context.stage, job.training.steps
     served = stage == "train_solver" and context.config.solver.signals.served(context.config.solver.reward)
-    holds_applications = bool(stage == "train_challenger" or context.config.serving.release or served)
+    holds_applications = bool(
+        stage == "train_challenger" or context.config.serving.release or served or context.config.application_samples
+    )
+    job = replace(job, sampler=sampler_of(context, job))
     trainer: Trainer
     if isinstance(settings, EasyR1Settings):
         from trainers.easyr1.launch import EasyR1Trainer  # imports torch and transformers, which takes seconds

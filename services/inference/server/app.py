@@ -100,7 +100,7 @@ class ModelServer:
         if args.device == "cpu":
             torch.set_num_threads(1)  # makes sums reproducible; several replicas use several cores
 
-    async def reconfigure(self, user_config: dict[str, str]) -> None:
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Swap in a checkpoint: pause, verify its manifest, load it, try the canary prompt, resume.
 
         Serve reports the exceptions.
@@ -112,12 +112,15 @@ class ModelServer:
     def _swap(self, served: Served) -> None:
         if served == self._served:
             return
-        verify(served.folder, served.sha256)
+        if served.published:
+            verify(served.folder, served.sha256)
         self._served = None
         try:
             if self._engine is not None:
                 self._engine.load(served.folder)
         except ModelMismatch:  # another architecture, because the new run has another base model
+            if not served.published:  # it was trained from the model that this replica held
+                raise
             self._engine = None  # before the new engine is made, so that only one model is in memory
         if self._engine is None:
             self._engine = self._load(served.folder)
@@ -158,7 +161,7 @@ class ModelServer:
             raise HTTPException(400, str(error)) from error
         checkpoint, completions = await self._batcher.ask(prompt)
         self._refuse_mismatch(request, checkpoint)  # again, because it may have been swapped in the meantime
-        return chat_response(self._args.role, checkpoint, completions, request.logprobs)
+        return chat_response(self._args.role, checkpoint, completions, request.logprobs, request.token_logprobs)
 
     @api.post("/v1/chat/completions/batch")
     async def chats(self, batch: ChatBatchRequest) -> ChatBatchResponse:

@@ -20,6 +20,9 @@ class Served(BaseModel):
     checkpoint: str
     folder: Path
     sha256: str
+    # Whether a replica compares every byte with the manifest. A training that samples by an application has just
+    # written its weights and computed their digest, and takes them away after the next step.
+    published: bool = True
 
 
 class CanaryFailed(ValueError):

@@ -42,7 +42,7 @@ _DEFAULT_MAX_LOGPROBS = 20  # vLLM's default
 # go to vLLM's engine directly.
 _CLIENT_FIELDS = frozenset(
     {"model", "policy_version", "messages", "n", "temperature", "top_p", "top_k", "seed", "stop"}
-    | {"max_tokens", "max_completion_tokens"}
+    | {"max_tokens", "max_completion_tokens", "token_logprobs"}
 )
 
 
@@ -63,7 +63,7 @@ class SwappedLLMServer(LLMServer):
         self._swapping = False
         self._state_changed = asyncio.Condition()
 
-    async def reconfigure(self, user_config: dict[str, str]) -> None:
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Swap in a checkpoint after the requests in progress have been answered.
 
         Serve calls this on every replica. If it raises, Serve reports the exception and restarts the replica with this
@@ -72,7 +72,8 @@ class SwappedLLMServer(LLMServer):
         served, self._configured = Served.model_validate(user_config), True
         if served == self._served:
             return
-        await asyncio.to_thread(verify, served.folder, served.sha256)
+        if served.published:
+            await asyncio.to_thread(verify, served.folder, served.sha256)
         async with self._swap_lock, self._no_requests():
             previous, self._served = self._served, None
             if previous is None:  # the engine starts with its first checkpoint
@@ -86,7 +87,8 @@ class SwappedLLMServer(LLMServer):
                 engine: Any = self.engine
                 engine._oai_serving_chat.render_chat_request = self._render
             else:
-                if _fixed(served.folder) != self._fixed:
+                # The files of a training's weights, other than the weights, are those of the model that it began with.
+                if served.published and _fixed(served.folder) != self._fixed:
                     raise ModelMismatch(
                         f"{served.folder}: expected the loaded model's configuration, tokenizer, chat template and end "
                         "tokens; at least one of them differs"
@@ -233,7 +235,8 @@ class SwappedLLMServer(LLMServer):
         except ValueError as error:  # for example, several answers at temperature 0
             return _error(400, str(error))
         parameters.output_kind, parameters.flat_logprobs = RequestOutputKind.FINAL_ONLY, True
-        parameters.logprobs = self._top if with_entropy else None
+        with_tokens = _with_tokens(request)
+        parameters.logprobs = self._top if with_entropy else 0 if with_tokens else None
         parameters.detokenize = bool(parameters.stop)  # without stop strings, `_choice` decodes all tokens at once
         request_id = f"chat-{uuid4().hex}"
         async for output in engine._engine_client.generate({"prompt_token_ids": prompt}, parameters, request_id):
@@ -242,7 +245,7 @@ class SwappedLLMServer(LLMServer):
         for completion in sorted(final.outputs, key=lambda completion: completion.index):
             if completion.finish_reason not in ("stop", "length"):
                 return _unfinished(completion)
-            choices.append(self._choice(completion, parameters.detokenize, with_entropy))
+            choices.append(self._choice(completion, parameters.detokenize, with_entropy, with_tokens))
         tokens = sum(len(completion.token_ids) for completion in final.outputs)
         usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens, "total_tokens": len(prompt) + tokens}
         checkpoint = self._served.checkpoint if self._served else None
@@ -250,7 +253,7 @@ class SwappedLLMServer(LLMServer):
             id=request_id, model=request.model, choices=choices, usage=usage, policy_version=checkpoint
         )
 
-    def _choice(self, completion: Any, has_text: bool, with_entropy: bool) -> dict[str, Any]:
+    def _choice(self, completion: Any, has_text: bool, with_entropy: bool, with_tokens: bool) -> dict[str, Any]:
         ids, flat = list(completion.token_ids), completion.logprobs
         estimate: tuple[float | None, float | None] = (None, None)
         if with_entropy:
@@ -260,6 +263,10 @@ class SwappedLLMServer(LLMServer):
             "index": completion.index,
             "message": {"role": "assistant", "content": text},
             "finish_reason": completion.finish_reason,
+            "token_ids": ids if with_tokens else None,
+            # Of a position, the first entry is the sampled token's. Like the embedded engine's log-probabilities, these
+            # are before top-k and top-p; but unlike them, they are at temperature 1 (vLLM's `raw_logprobs`).
+            "token_logprobs": [flat.logprobs[start] for start in flat.start_indices] if with_tokens else None,
             "completion_tokens": len(ids),
             "mean_entropy": estimate[0],
             "entropy_error": estimate[1],
@@ -268,9 +275,9 @@ class SwappedLLMServer(LLMServer):
     async def _openai_reply(self, request: Any, with_entropy: bool, raw_request_info: Any) -> Any:
         """vLLM's own reply with our additions, for requests with further fields such as `logprobs`."""
         requested_top = (request.top_logprobs or 0) if request.logprobs else None
-        request.return_token_ids = True
-        if with_entropy:
-            request.logprobs, request.top_logprobs = True, max(self._top, requested_top or 0)
+        request.return_token_ids, with_tokens = True, _with_tokens(request)
+        if with_entropy or with_tokens:
+            request.logprobs, request.top_logprobs = True, max(self._top if with_entropy else 0, requested_top or 0)
         reply = await self._reply(request, raw_request_info)
         if not isinstance(reply, ChatCompletionResponse):
             return reply
@@ -284,7 +291,8 @@ class SwappedLLMServer(LLMServer):
             choice.message.content = choice.message.content or ""
             choice.completion_tokens = len(choice.token_ids)
             choice.mean_entropy, choice.entropy_error = estimate
-            choice.token_ids = None
+            choice.token_logprobs = [token.logprob for token in choice.logprobs.content] if with_tokens else None
+            choice.token_ids = choice.token_ids if with_tokens else None
             if requested_top is None:  # only what the caller asked for is left
                 choice.logprobs = None
             else:
@@ -309,6 +317,11 @@ class SwappedLLMServer(LLMServer):
 
 def _error(code: int, message: str) -> ErrorResponse:
     return ErrorResponse(error=ErrorInfo(message=message, type="coevo", code=code))
+
+
+def _with_tokens(request: Any) -> bool:
+    """Whether the reply shall have the sampled tokens and their log-probabilities."""
+    return bool((request.model_extra or {}).get("token_logprobs"))
 
 
 def _unfinished(choice: Any) -> ErrorResponse:

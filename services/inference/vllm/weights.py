@@ -20,11 +20,11 @@ class SwappedWeights:
     """The methods that `collective_rpc` calls on every worker of a replica."""
 
     model_runner: Any  # an attribute of vLLM's worker
+    _shapes: dict[str, tuple[int, ...]]
 
     def swap_weights(self, folder: str) -> None:
         """Replace the weights by those in `folder`. Raises `ModelMismatch` before it changes anything."""
-        start_folder, tied = self._config().model, self._config().hf_config.tie_word_embeddings
-        current, new = _tensor_shapes(Path(start_folder), tied), _tensor_shapes(Path(folder), tied)
+        current, new = self._shapes, self._shapes_in(folder)
         if new != current:
             differing = sorted(name for name in new.keys() | current.keys() if new.get(name) != current.get(name))
             raise ModelMismatch(
@@ -38,9 +38,14 @@ class SwappedWeights:
             dispatch_cpu_unquantized_gemm(head, remove_weight=False)
 
     def limits(self) -> dict[str, int]:
-        """The number of tokens that a prompt and its answer may have together, and the size of the vocabulary."""
+        """The number of tokens that a prompt and its answer may have together, and the size of the vocabulary. To be
+        called once, while the folder is there from which the engine has started: a training removes its own."""
         config = self._config()
+        self._shapes = self._shapes_in(config.model)
         return {"context": int(config.max_model_len), "vocabulary": int(config.get_vocab_size())}
+
+    def _shapes_in(self, folder: str) -> dict[str, tuple[int, ...]]:
+        return _tensor_shapes(Path(folder), self._config().hf_config.tie_word_embeddings)
 
     def _config(self) -> Any:
         return self.model_runner.model_config
