@@ -23,6 +23,9 @@ from core.types import Checkpoint, Denominator, Role
 # sampler. The embedded trainer finds that before its first step (trainers/local/support.py); this is a second line.
 LARGEST_SAMPLER_GAP = 0.1
 
+# Numbers in a tensor of logits that the embedded trainer computes at once; half a gigabyte in float32.
+LARGEST_LOGITS = 1 << 27
+
 
 @dataclass(frozen=True, slots=True)
 class TrainQuestion:

@@ -10,7 +10,7 @@ from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from core.types import Role, Stage
 from orchestrator.check.size.shapes import Shape
-from orchestrator.serving.applications import Application, is_vllm, read_applications
+from orchestrator.serving.applications import Application, gpu_left_by, gpus_of, is_vllm, ranks_of, read_applications
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
 
 _ASKED: Mapping[Stage, tuple[Role, ...]] = {
@@ -57,11 +57,13 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`trainer_gpus`: those of the trainer in all, 0 if it trains on CPUs, or then `workers` processes."""
+    """`trainer_gpus`: those of the trainer in all, 0 if it trains on CPUs, or then `workers` processes. It reserves
+    `trainer_share` of each."""
 
     trainer_gpus: int
     workers: int
     apps: tuple[App, ...]
+    trainer_share: float = 1.0
 
     def places(self, stage: Stage, config: RunConfig) -> dict[str, list[int]]:
         """Holder -> the GPUs it has in a stage from the second iteration on, one place a replica's rank.
@@ -76,7 +78,7 @@ class Layout:
         else:
             up = {*map(config.application, config.roles), *(app.name for app in self.apps if not app.swapped)}
         places = {"trainer": [*range(self.trainer_gpus)]} if stage in TRAINING and self.trainer_gpus else {}
-        left = [0.0] * len(places.get("trainer", []))  # the share of each GPU that nobody has
+        left = [1.0 - self.trainer_share] * len(places.get("trainer", []))  # the share of each GPU that nobody has
         for app in sorted((app for app in self.apps if app.on_gpu and app.name in up), key=lambda app: -app.gpus):
             ranks, share = app.replicas * app.tensor_parallel, app.gpus / app.tensor_parallel
             if not share:  # on the trainer's GPUs
@@ -92,14 +94,14 @@ class Layout:
 
 def layout_of(config: RunConfig, shape: Shape) -> Layout:
     """What the preset and its Serve file say. Raises `ConfigError`."""
-    apps = tuple(
-        _app(name, application) for name, application in read_applications(config.serving.applications).items()
-    )
+    applications = read_applications(config.serving.applications)
+    apps = tuple(_app(name, application) for name, application in applications.items())
     settings, workers = config.trainer, config.solver.training.workers
     if isinstance(settings, EasyR1Settings):
         return Layout(settings.nodes * settings.gpus_per_node, 1, apps)
     on_gpu = settings.device == "auto" and (shape.parameters >= _LARGE or any(app.on_gpu for app in apps))
-    return Layout(workers if on_gpu else 0, workers, apps)
+    share = gpu_left_by(applications, config.roles) if config.application_samples else 1.0
+    return Layout(workers if on_gpu else 0, workers, apps, share)
 
 
 def undivided(config: RunConfig, shape: Shape) -> Iterator[tuple[str, int]]:
@@ -115,19 +117,11 @@ def _app(name: str, application: Application) -> App:
         deployment = (application.get("deployments") or [{}])[0]
         args = application.get("args", {})
         rows = args.get("max_rows", MAX_ROWS) + args.get("waiting_rows", WAITING_ROWS)
-        gpus = float(deployment.get("ray_actor_options", {}).get("num_gpus", 0))
         on_gpu = args.get("device", "cpu") != "cpu"
-        return App(name, "embedded", on_gpu, int(deployment.get("num_replicas", 1)), gpus, rows=rows)
+        return App(name, "embedded", on_gpu, int(deployment.get("num_replicas", 1)), gpus_of(application), rows=rows)
     llm = application["args"]["llm_configs"][0]
     engine, deployment = llm.get("engine_kwargs", {}), llm.get("deployment_config", {})
-    ranks = engine.get("tensor_parallel_size", 1) * engine.get("pipeline_parallel_size", 1)
-    placement = llm.get("placement_group_config")
-    if placement is None:
-        gpus = float(ranks)
-    elif per_worker := placement.get("bundle_per_worker"):
-        gpus = float(per_worker.get("GPU", 0)) * ranks
-    else:
-        gpus = float(sum(bundle.get("GPU", 0) for bundle in placement.get("bundles", [])))
+    gpus, ranks = gpus_of(application), ranks_of(application)
     return App(
         name,
         "vllm",

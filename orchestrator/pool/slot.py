@@ -49,11 +49,12 @@ class Demand:
     units: float
 
 
-def demand_of(settings: TrainerSettings, workers: int) -> Demand:
-    """The GPUs of EasyR1's nodes, or one CPU or GPU for each worker of the embedded trainer."""
+def demand_of(settings: TrainerSettings, workers: int, gpu_share: float = 1.0) -> Demand:
+    """The GPUs of EasyR1's nodes, or one CPU, or `gpu_share` of a GPU, for each worker of the embedded trainer."""
     if isinstance(settings, EasyR1Settings):
         return Demand("GPU", settings.nodes * settings.gpus_per_node)
-    return Demand(kind_of(settings), workers)
+    kind = kind_of(settings)
+    return Demand(kind, workers * gpu_share if kind == "GPU" else workers)
 
 
 @contextmanager

@@ -61,6 +61,33 @@ def dtype_of(application: Application) -> Literal["float32", "bfloat16"]:
     return "float32" if (application.get("args") or {}).get("device", "cpu") == "cpu" else "bfloat16"
 
 
+def gpus_of(application: Application) -> float:
+    """What a replica reserves of Ray's GPUs, over its tensor-parallel ranks."""
+    if not is_vllm(application):
+        deployment = (application.get("deployments") or [{}])[0]
+        return float(deployment.get("ray_actor_options", {}).get("num_gpus", 0))
+    placement = application["args"]["llm_configs"][0].get("placement_group_config")
+    if placement is None:
+        return float(ranks_of(application))
+    if per_worker := placement.get("bundle_per_worker"):
+        return float(per_worker.get("GPU", 0)) * ranks_of(application)
+    return float(sum(bundle.get("GPU", 0) for bundle in placement.get("bundles", [])))
+
+
+def ranks_of(application: Application) -> int:
+    """The GPUs over which a replica spreads its model."""
+    engine = application["args"]["llm_configs"][0].get("engine_kwargs", {}) if is_vllm(application) else {}
+    ranks: int = engine.get("tensor_parallel_size", 1) * engine.get("pipeline_parallel_size", 1)
+    return ranks
+
+
+def gpu_left_by(applications: dict[str, Application], names: Sequence[str]) -> float:
+    """The share of a GPU that a worker of the trainer reserves beside the applications `names`: what they leave if they
+    reserve a part of each, else all."""
+    shares = [gpus_of(applications[name]) / ranks_of(applications[name]) for name in names]
+    return 1.0 - max((share for share in shares if share < 1), default=0.0)
+
+
 def engine_of(name: str) -> dict[str, str]:
     """The engine of a file's application `solver`, and the versions of the packages that it samples with."""
     engine = "vllm" if is_vllm(read_applications(name)["solver"]) else "embedded"

@@ -17,11 +17,10 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from core.methods import Objective
+from trainers.base import LARGEST_LOGITS
 
 # Limits of a token's log-ratio and of its k3, in nats: those of verl's core_algos.
 LARGEST_LOG_RATIO, LARGEST_K3 = 20.0, 10.0
-# In one tensor; half a gigabyte in float32.
-LARGEST_LOGITS = 1 << 27
 
 
 def token_logprobs(

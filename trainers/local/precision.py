@@ -16,14 +16,15 @@ def compute_in_bfloat16(model: Any) -> None:
 
     The output head computes in float32: its logits, up to 30, would be rounded by up to 0.06 in bfloat16, and so would
     be the log-probabilities. On a GPU the head's products have inputs of 10 bits (TF32), and sums in float32. Sampling
-    and training both go through this, so that they compute the same policy.
+    and training both go through this, so that they compute the same policy. Weights in bfloat16 are not kept for the
+    whole pass, since each is used once.
     """
     decoder, device = decoder_of(model), model.device.type
     forward = decoder.forward
 
     @wraps(forward)
     def in_bfloat16(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, cache_enabled=False):
             return forward(*args, **kwargs)
 
     decoder.forward = in_bfloat16

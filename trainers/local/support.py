@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from services.inference.engines.decoder import Decoder
-from trainers.base import TrainError
-from trainers.local.grpo import LARGEST_LOGITS, token_logprobs
+from trainers.base import LARGEST_LOGITS, TrainError
+from trainers.local.grpo import token_logprobs
 
 # In nats. Rounding in float32 causes gaps of about 1e-5, and a cap of 30 on small logits (Gemma 2) one of 6e-3 if it is
 # left out.

@@ -47,6 +47,7 @@ class LocalTrainer:
 
     settings: LocalSettings = field(default_factory=LocalSettings)
     cpus_per_worker: float = 1.0  # that the cluster must have; Ray Train also reserves them
+    gpus_per_worker: float = 1.0  # less where an application has the rest
     restarts: int = 1  # how often the workers are restarted after one is lost or fails
 
     def train(self, job: TrainJob, progress: OnStep) -> TrainResult:
@@ -125,7 +126,7 @@ class LocalTrainer:
         """The function that trains `order` and returns at its end. Raises `TrainError` if the cluster is too small."""
         job, resources = order.job, {"CPU": self.cpus_per_worker}
         if kind_of(self.settings) == "GPU":
-            resources["GPU"] = 1.0
+            resources["GPU"] = self.gpus_per_worker
         cluster = ray.cluster_resources()
         for kind, count in resources.items():
             if cluster.get(kind, 0) < count * job.training.workers:  # Ray would wait for them for ever

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.settings.config import RunConfig
-from core.settings.trainers import EasyR1Settings
+from core.settings.trainers import EasyR1Settings, LocalSettings
 from core.types import Stage
 from orchestrator.check.layout import TRAINING, Layout, layout_of
 from orchestrator.check.size.memory import USABLE, Memory, app_memory, trainer_memory
@@ -18,9 +18,12 @@ from orchestrator.check.size.work import work_of
 from orchestrator.plan import stages_of
 
 GPU_MEMORY = 80.0  # GiB, of one GPU, where the machine has none
-# Assumed. The peak is the data sheet's of an H100 SXM, dense, in bfloat16; the embedded trainer computes in float32.
+# Assumed. The peak is the data sheet's of an H100 SXM, dense, in bfloat16; a trainer may compute in float32.
 _PEAK, _FLOAT32, _TRAINING, _SAMPLING = 989e12, 67 / 989, 0.3, 0.1
-_TOKEN_S = 0.01  # from one token of an answer to the next, on a GPU
+_SWAP = 1.5e9  # bytes a second in which a trainer's weights, in bfloat16, get to an application that samples
+# From one token of an answer to the next, on a GPU: assumed for vLLM; measured for transformers, which starts many small
+# operations, with 28 layers (docs/gpu.md).
+_TOKEN_S, _EMBEDDED_TOKEN_S = 0.01, 0.07
 _TYPICAL = 0.25  # of its max_tokens that an answer has
 _PROMPT, _LONGEST_PROMPT = 256, 1024  # tokens
 Range = tuple[float, float]  # typical, and at most, if all answers have their max_tokens
@@ -89,20 +92,24 @@ def estimate(config: RunConfig, gpu_memory: float = GPU_MEMORY) -> Estimate:
     gib = {part.holder: max(other.gib for other in memory if other.holder == part.holder) for part in memory}
 
     devices = {"trainer": layout.trainer_gpus or layout.workers, **{app.name: app.devices for app in layout.apps}}
+    embedded = {"trainer": isinstance(config.trainer, LocalSettings)}
+    embedded |= {app.name: app.engine == "embedded" for app in layout.apps}
     on_gpu = {"trainer": layout.trainer_gpus > 0, **{app.name: app.on_gpu for app in layout.apps}}
     found = dict[Stage, StageEstimate]()
     for stage, parts in work.items():
         tokens, seconds = [0.0, 0.0], [0.0, 0.0]
         for part in parts:
             speed = devices[part.holder] * _PEAK * (_TRAINING if part.passes else _SAMPLING)
-            if part.holder == "trainer" and not isinstance(config.trainer, EasyR1Settings):
+            if part.holder == "trainer" and getattr(config.trainer, "precision", "") == "float32":
                 speed *= _FLOAT32
-            waiting = part.rounds * part.max_tokens * _TOKEN_S * on_gpu[part.holder]
+            token_s = _EMBEDDED_TOKEN_S if embedded[part.holder] else _TOKEN_S
+            waiting = part.rounds * part.max_tokens * token_s * on_gpu[part.holder]
+            swapping = part.swaps * 2 * parameters / _SWAP
             for end, share in enumerate((_TYPICAL, 1.0)):
                 answered, read = part.answers * part.max_tokens * share, part.answers if part.passes else part.prompts
                 tokens[end] += 0.0 if part.passes else answered / 1e6
                 flops = 2.0 * parameters * (part.passes or 1) * (answered + read * _PROMPT)
-                seconds[end] += max(flops / speed, waiting)
+                seconds[end] += max(flops / speed, waiting) + swapping
         on_each = [
             sum(gib.get(holder, 0.0) for holder, gpus in places[stage].items() if at in gpus)
             for at in {gpu for gpus in places[stage].values() for gpu in gpus}
@@ -127,10 +134,13 @@ def advice(found: Estimate) -> list[str]:
         offers["trainer.offload = true"] = not settings.offload
         offers["trainer.update_micro_batch = 1"] = settings.update_micro_batch > 1
     else:
-        offers["sharded = true and several workers in [….training]"] = not training.sharded
+        offers["trainer.lora"] = settings.lora is None and not found.config.rounds_are_one_training
+        offers["sharded = true and several workers in [….training]"] = not (training.sharded or settings.lora)
         offers["trainer.checkpoint_activations = true"] = not settings.checkpoint_activations
         offers["a smaller trainer.sampling_rows"] = settings.sampling_rows > 1 and settings.sampler == "embedded"
-        offers["micro_batch = 1 in [….training]"] = training.micro_batch > 1
+        budget = settings.tokens_per_micro_batch is not None
+        offers["a smaller trainer.tokens_per_micro_batch"] = budget
+        offers["micro_batch = 1 in [….training]"] = training.micro_batch > 1 and not budget
     given = any(app.kv_bytes is not None for app in found.layout.apps)
     offers["a smaller kv_cache_memory_bytes in the file of serving.applications"] = given
     offers["more GPUs for the trainer, a smaller base model or shorter answers (max_tokens)"] = True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.settings.config import RunConfig
-from core.settings.trainers import EasyR1Settings
+from core.settings.config import RunConfig, SelfTraining
+from core.settings.trainers import EasyR1Settings, LocalSettings
 from orchestrator.check.layout import App
 from orchestrator.check.size.shapes import Shape, shape_of
+from trainers.base import LARGEST_LOGITS
 
 GIB = 1024**3
 USABLE = 0.95  # of a GPU's memory; the rest is what an allocator cannot hand out
@@ -57,8 +58,14 @@ def trainer_memory(
     sharded = isinstance(settings, EasyR1Settings) or (training.sharded and training.workers > 1)
     share = shape.parameters / gpus if sharded else shape.parameters
     context = {"context": _CONTEXT}
-    states = {"weights, float32": 4 * share, "AdamW's moments, float32": 8 * share, "reference, float32": 4 * share}
-    updating = {**states, **context, "gradients, float32": 4 * share}
+    lora = settings.lora if isinstance(settings, LocalSettings) else None
+    learned = shape.adapters(lora.rank) if lora else share
+    states = {"weights, float32": 4 * share, "AdamW's moments, float32": 8 * learned, "reference, float32": 4 * share}
+    if lora:
+        states["weights, float32"] += 4 * learned
+        if not (isinstance(config, SelfTraining) and config.iterations > 1):
+            del states["reference, float32"]  # it is the model without its adapters
+    updating = {**states, **context, "gradients, float32": 4 * learned}
     if isinstance(settings, EasyR1Settings):
         engine, ranks = settings.gpu_memory_share * gpu_memory * GIB, settings.tensor_parallel
         sampling = {**context, "vLLM, for the rollouts": engine}
@@ -75,8 +82,12 @@ def trainer_memory(
         problem = None if fits else f"trainer.gpu_memory_share: vLLM's KV cache does not hold {longest:,} tokens"
     else:
         rows = min(-(-training.prompts_per_step * config.solver.rollouts // gpus), settings.sampling_rows)
-        one_layer, tokens = 16 * hidden + 6 * inside, training.micro_batch * longest
-        kept = layers * hidden + one_layer if settings.checkpoint_activations else layers * one_layer
+        width = 2 if settings.precision == "bfloat16" else 4
+        one_layer = width * (16 * hidden + 6 * inside)
+        tokens = max(settings.tokens_per_micro_batch or training.micro_batch * longest, longest)
+        kept = 4 * layers * hidden + one_layer if settings.checkpoint_activations else layers * one_layer
+        if width == 2 and not settings.checkpoint_activations:
+            updating["weights, bfloat16"] = 2 * shape.parameters
         copies = 5 if any(planned.objective.entropy_coefficient > 0 for planned in config.trainings) else 3
         sampling, problem = {**states, **context}, None
         if sharded:  # all weights and one part of them on its way; while it updates, a layer at a time
@@ -84,9 +95,12 @@ def trainer_memory(
                 sampling["gathered, float32"] = 4 * (shape.parameters + max(shape.outside, shape.layer))
             updating["gathered, float32"] = 8 * shape.outside + 20 * shape.layer
         if not config.application_samples:  # the cache is copied a layer at a time as it grows by a token
-            sampling["KV cache, float32"] = rows * longest * (shape.kv_bytes(4) // layers * (layers + 1))
-        updating["activations, float32"] = 4 * tokens * kept
-        updating["logits, float32"] = 4 * copies * tokens * shape.vocab_size  # more with an entropy's gradient
+            sampling[f"KV cache, {settings.precision}"] = (
+                rows * longest * (shape.kv_bytes(width) // layers * (layers + 1))
+            )
+        updating[f"activations, {settings.precision}"] = tokens * kept
+        logits = min(tokens * shape.vocab_size, LARGEST_LOGITS)
+        updating["logits, float32"] = 4 * copies * logits  # more with an entropy's gradient
     return (
         Memory("trainer", "trainer, while it samples", _gib(sampling), problem),
         Memory("trainer", "trainer, while it updates", _gib(updating)),
@@ -105,9 +119,11 @@ def disk_lines(config: RunConfig) -> Lines:
     roles = [planned.table for planned in config.trainings if planned.table != "labelled" or config.has_branch]
     every = config.iterations // keep if isinstance(keep, int) else 0
     iterations = config.iterations if keep == "all" else min(config.iterations, every + _BEST_KEPT + 2)
+    lora = config.trainer.lora if isinstance(config.trainer, LocalSettings) else None
+    trained = shape_of(config.base_model).adapters(lora.rank) if lora else parameters
     lines = {
         "checkpoints": checkpoint_bytes(config) * (1 + len(roles) * iterations),
-        "the training at work": _STEPS_KEPT * 12 * parameters,  # weights and AdamW's moments, in float32
+        "the training at work": _STEPS_KEPT * 12 * trained,  # weights and AdamW's moments, in float32
     }
     if config.rounds_are_one_training:
         lines["AdamW's moments of rounds"] = _MOMENTS_KEPT * 8 * parameters

@@ -53,6 +53,13 @@ class Shape(BaseModel):
         bias = wide + 2 * narrow if self.attention_bias else 0
         return self.hidden_size * (2 * (wide + narrow) + 3 * self.intermediate_size) + norms + bias
 
+    def adapters(self, rank: int) -> int:
+        """Parameters that LoRA adds to all linear layers but the head."""
+        head = self.head_dim or self.hidden_size // self.num_attention_heads
+        wide, narrow = self.num_attention_heads * head, (self.num_key_value_heads or self.num_attention_heads) * head
+        ends = 4 * self.hidden_size + 2 * (wide + narrow) + 3 * (self.hidden_size + self.intermediate_size)
+        return rank * self.num_hidden_layers * ends
+
     @property
     def parameters(self) -> int:
         return self.outside + self.num_hidden_layers * self.layer

@@ -26,6 +26,7 @@ class Work:
     prompts: int  # read once each when sampling: the answers of a prompt share its cache
     rounds: int = 0  # of sampling, one after the other: each lasts as long as its longest answer
     passes: int = 0  # over the parameters where it trains, in units of a forward pass; 0: it samples
+    swaps: int = 0  # of the trainer's weights in an application
 
 
 def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
@@ -80,10 +81,15 @@ def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
         rows = -(-training.prompts_per_step * rollouts // training.workers)
         rounds *= 1 if config.application_samples else -(-rows // settings.sampling_rows)
         trained = trained_rollouts(rollouts, planned.objective)
-    passes = forward + 2 + before
-    application = config.application("challenger" if planned.table == "challenger" else "solver")
+    backward = 1 if isinstance(settings, LocalSettings) and settings.lora else 2  # LoRA has no gradients of weights
+    passes, sampler, swaps = forward + backward + before, "trainer", 0
+    if config.application_samples:
+        # vLLM's entropies are estimates, and its log-probabilities are those at temperature 1.
+        needs = getattr(planned.objective, "needs", ())
+        passes += "mean_entropy" in needs or training.sampling.temperature != 1
+        sampler, swaps = config.application("challenger" if planned.table == "challenger" else "solver"), training.steps
     return (
-        Work(application if config.application_samples else "trainer", prompts * rollouts, limit, prompts, rounds),
+        Work(sampler, prompts * rollouts, limit, prompts, rounds, swaps=swaps),
         Work("trainer", prompts * trained, limit, prompts, passes=passes),
     )
 

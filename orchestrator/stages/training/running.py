@@ -16,6 +16,7 @@ from core.types import Spent
 from orchestrator.costs import refuse_spent
 from orchestrator.ledger import LastWrite
 from orchestrator.pool.slot import demand_of, training_slot
+from orchestrator.serving.applications import gpu_left_by, read_applications
 from orchestrator.stages.context import Context
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
@@ -40,13 +41,17 @@ def run_training(context: Context, job: TrainJob, steps_before: int | None = Non
     )
     job = replace(job, sampler=sampler_of(context, job))
     trainer: Trainer
+    share = 1.0
+    if job.sampler:
+        applications = read_applications(context.config.serving.applications)
+        share = gpu_left_by(applications, context.config.roles)
     if isinstance(settings, EasyR1Settings):
         from trainers.easyr1.launch import EasyR1Trainer  # imports torch and transformers, which takes seconds
 
         trainer = EasyR1Trainer(settings)
     else:
-        trainer = LocalTrainer(settings)
-    demand = demand_of(settings, job.training.workers)
+        trainer = LocalTrainer(settings, gpus_per_worker=share)
+    demand = demand_of(settings, job.training.workers, share)
     slot = training_slot(context.run, context.key, demand, context.note, holds_applications=holds_applications)
     with slot as refuse_lost_slot:
 
