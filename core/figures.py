@@ -112,6 +112,12 @@ _ALL: tuple[Figure, ...] = (
         "Mean share of a prompt's rollouts that agree with most",
     ),
     _in_steps(
+        "undecided_share",
+        "ratio",
+        "Undecided rollouts",
+        "Share of rollouts that the grader could not compare with the label",
+    ),
+    _in_steps(
         "right_prompt_share",
         "ratio",
         "Prompts with a right rollout",

@@ -179,7 +179,8 @@ class Group:
     vote: PseudoLabel
     classes: tuple[int | None, ...]
     label: str | None = None  # the label that came with the question
-    agrees: tuple[bool, ...] | None = None  # whether each answer equals `label`; None if there is no label
+    # Whether each answer (G,) equals `label`, None if the grader cannot tell; None if there is no label.
+    agrees: tuple[bool | None, ...] | None = None
     mean_entropy: NDArray[np.float64] | None = None  # (G,), nats per token
     embeddings: NDArray[np.float64] | None = None  # (G, D)
     clusters: tuple[int, ...] | None = None  # strategies; `DEGENERATE` means no strategy
@@ -198,6 +199,7 @@ class Scored:
     parts: dict[str, float] = field(default_factory=dict)  # of the group
     rollout_parts: tuple[dict[str, float], ...] = ()  # (G,), of each reward; empty if the method has none
     negatives: tuple[str, ...] = ()
+    undecided: tuple[int, ...] = ()  # indices of the rollouts that have no reward: their entries in `rewards` are 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,8 @@ class TrainingRollout:
     question: str | None  # that a Solver answers, or that a Challenger wrote; None if it is malformed
     answer: str | None  # of a Solver
     label: str | None  # the answer that the method rewards; None if there is none
-    agrees: bool | None  # whether the answer is in the label's class; None without a label
-    reward: float
+    agrees: bool | None  # whether the answer is in the label's class; None without a label, or if that is undecided
+    reward: float  # 0 if it is undecided; then the part `undecided` is 1
     parts: dict[str, float]
     advantage: float | None  # None: the rollout was not trained on
     tokens: int

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from core.rollouts.scoring import learned_from
 from core.types import Scored
 from orchestrator.stages.context import Context
 from trainers.base import SolverJob, TrainJob, TrainResult
@@ -16,8 +17,9 @@ from trainers.schedule import questions_at
 
 
 def fake_training(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:
-    """Every other rollout of a prompt is rewarded. The model's bytes name the job, and so do the optimiser's moments.
-    Takes the place of `orchestrator.stages.training.running.run_training`, which waits for Ray."""
+    """Every other rollout of a prompt is rewarded; a Solver's first one is undecided. The model's bytes name the job,
+    and so do the optimiser's moments. Takes the place of `orchestrator.stages.training.running.run_training`, which
+    waits for Ray."""
     del context, steps_before
     steps = range(1, job.training.steps + 1)
     for step in steps:
@@ -38,16 +40,16 @@ def _folder(folder: Path, content: str) -> Path:
 
 def _write_rollouts(job: TrainJob, step: int) -> None:
     prompts, size = job.training.prompts_per_step, job.rollouts
-    rewards = np.arange(size, dtype=np.float64) % 2
-    advantages = job.reward.advantages(rewards[: job.trained]).tolist()
-    samples = [
-        Sample(f"rollout {i} of {job.key}", 3, "stop", 0.5, advantages[i] if i < job.trained else None)
-        for i in range(size)
-    ]
+    rewards, undecided = np.arange(size, dtype=np.float64) % 2, (0,) if isinstance(job, SolverJob) else ()
+    parts = tuple({"undecided": 1.0} if i in undecided else {} for i in range(size))
+    scored = Scored("3", rewards, rollout_parts=parts, undecided=undecided)
+    members = learned_from(scored, range(job.trained), job.reward)
+    advantages = dict(zip(members, job.reward.advantages(rewards[members]).tolist(), strict=True))
+    samples = [Sample(f"rollout {i} of {job.key}", 3, "stop", 0.5, advantages.get(i)) for i in range(size)]
     questions: list[Any] = questions_at(job, step) if isinstance(job, SolverJob) else [None] * prompts
     contents = [
         [Content(question and question.question_id, question.text if question else "What is 1 + 1?")] * size
         for question in questions
     ]
     stored = range(min(prompts, job.stored_prompts))
-    write_step(folder_in(job.work_dir), step, stored, [Scored("3", rewards)] * prompts, contents, [samples] * prompts)
+    write_step(folder_in(job.work_dir), step, stored, [scored] * prompts, contents, [samples] * prompts)

@@ -22,6 +22,7 @@ from core.methods.rzero import ChallengerReward
 from core.questions.parsing import parse_question
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
+from core.rollouts.scoring import score_group
 from core.rollouts.strategies import count_strategies
 from core.seeds import seed_for
 from core.settings.serving import Signals
@@ -98,7 +99,7 @@ def reward_solver(
             entropies = [None if prompt.mean_entropies is None else np.array(prompt.mean_entropies) for prompt in own]
             groups = [replace(group, mean_entropy=entropy) for group, entropy in zip(groups, entropies, strict=True)]
         texts = [(prompt.question.text, prompt.texts) for prompt in own]
-        with_all = [(group, method.score(group)) for group in with_signals(groups, texts, method, signals)]
+        with_all = [(group, score_group(group, method)) for group in with_signals(groups, texts, method, signals)]
         # The embeddings are large and no longer needed, so they are dropped before the groups go to other workers.
         return [(replace(group, embeddings=None), scored) for group, scored in with_all]
 
@@ -115,6 +116,8 @@ def solver_figures(
     """The figures of a step.
 
     - `unparsed_share`: the share of rollouts without an answer.
+    - `undecided_share`, if labels come with the questions: the share of rollouts that were left out, because the grader
+      could not decide whether their answer equals the label.
     - `majority_share`: the mean share of a group's rollouts that agree with its majority. A self-rewarding method
       maximises it, whatever its reward is called.
     - `same_label_share`: the largest share of the step's different questions that have the same majority answer, or 0
@@ -135,6 +138,8 @@ def solver_figures(
         "same_label_share": largest / len(majorities) if largest > 1 else 0.0,
     }
     scores = [score for _, score in scored]
+    if method.labels == "offline":
+        figures["undecided_share"] = sum(len(score.undecided) for score in scores) / len(answers)
     if method.labels == "online":
         figures["positive_labels"] = float(sum(score.label is not None for score in scores))
         figures["negative_labels"] = float(sum(len(score.negatives) for score in scores))
@@ -212,11 +217,13 @@ def _strategy_figures(groups: Sequence[Group]) -> Figures:
     }
 
 
-def _right_and_wrong_figures(groups: Sequence[Group], right_rollouts: Sequence[Sequence[bool] | None]) -> Figures:
+def _right_and_wrong_figures(
+    groups: Sequence[Group], right_rollouts: Sequence[Sequence[bool | None] | None]
+) -> Figures:
     """The figures of right rollouts and of wrong ones, over the prompts whose truth is known; empty if there are none.
 
     `right_rollouts` says of each rollout (G,) of a prompt whether its answer is the truth; it is None if the truth is
-    not known. A rollout without an answer is wrong, and so is one whose answer the grader cannot decide on.
+    not known. A rollout without an answer is wrong. One whose answer the grader cannot decide on is neither.
 
     - `right_prompt_share`: the share of prompts with at least one right rollout (Poly-EPO, Figure 2).
     - `right_clusters`, `wrong_clusters`: the mean number of distinct strategies among a prompt's right rollouts, and
@@ -227,7 +234,7 @@ def _right_and_wrong_figures(groups: Sequence[Group], right_rollouts: Sequence[S
     known = [(group, right) for group, right in zip(groups, right_rollouts, strict=True) if right is not None]
     figures = {"right_prompt_share": fmean(any(right) for _, right in known)} if known else {}
     for name, is_right in (("right", True), ("wrong", False)):
-        chosen = [(group, [is_answer_right == is_right for is_answer_right in right]) for group, right in known]
+        chosen = [(group, [is_answer_right is is_right for is_answer_right in right]) for group, right in known]
         strategies = [
             count_strategies(compress(group.clusters, mask)) for group, mask in chosen if group.clusters is not None
         ]

@@ -61,7 +61,8 @@ def sampled_prompts(run_seed: int, job: str, contents: Sequence[Sequence[Content
 
 
 def solver_contents(question: TrainQuestion, group: Group, scored: Scored) -> list[Content]:
-    """The contents of the rollouts (G,) of a Solver's prompt. An answer agrees if it is in the class of the label."""
+    """The contents of the rollouts (G,) of a Solver's prompt. An answer agrees if it is in the class of the label; None
+    if there is no label, or if the grader cannot decide."""
     agrees: Sequence[bool | None] = [None] * len(group.answers)
     classes = [answer for answer, _ in group.vote.classes]
     if scored.label is not None and group.agrees is not None and scored.label == group.label:

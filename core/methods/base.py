@@ -61,6 +61,9 @@ class Objective(SettingsTable):
             raise ValueError(f"rewards: expected finite numbers of shape (G,), got {rewards!r}")
         return self._estimate(rewards, clusters, seed)
 
+    def check_group_size(self, rollouts: int) -> None:
+        """Raise `ValueError` if the objective cannot learn from so many rollouts of a prompt."""
+
     def _estimate(self, rewards: Floats, _clusters: Sequence[int] | None, _seed: int) -> Floats:
         if self.advantage in ("zscore", "population_zscore"):
             return zscores(rewards, population=self.advantage == "population_zscore")
@@ -87,7 +90,8 @@ class Method(Objective):
 
     def score(self, group: Group) -> Scored:
         """Rewards (G,) in {0, 1}: 1 for a rollout whose answer is the label (R-Zero 2.4, SRT eq. 6, and any verifiable
-        reward). A prompt without a label is dropped from the loss. Raises the errors of `agreement`.
+        reward). A prompt without a label is dropped from the loss. Raises the errors of `agreement`. Its caller is
+        `core.rollouts.scoring.score_group`, which leaves out the rollouts that are undecided.
 
         A method that draws random numbers takes them from `group.seed`, so that a resumed training draws the same.
         """
@@ -97,20 +101,21 @@ class Method(Objective):
     def agreement(self, group: Group) -> tuple[str | None, NDArray[np.bool_]]:
         """The label, and which rollouts (G,) agree with it.
 
-        For "online" the label is the vote of the group itself, None if no rollout has an answer. For "offline" it is
-        the label that came with the question.
+        For "online" the label is the vote of the group itself, None if no rollout has an answer. No rollout is
+        undecided then: an answer that the grader cannot compare with others has been counted as another answer by the
+        vote, from which both the label and the shares follow. For "offline" it is the label that came with the
+        question.
 
         Raises:
-            ValueError: `labels` is "offline", and the question has no label.
+            ValueError: `labels` is "offline", and the question has no label, or a rollout is undecided.
         """
         if self.labels == "online":
             return group.vote.answer, np.array([index == 0 for index in group.classes], dtype=np.bool_)
         if group.label is None or group.agrees is None:
             raise ValueError("label: this method learns from labels that come with the questions, got None")
+        if None in group.agrees:
+            raise ValueError("agrees: expected True or False of each rollout, got None: call score_group")
         return group.label, np.array(group.agrees, dtype=np.bool_)
-
-    def check_group_size(self, rollouts: int) -> None:
-        """Raise `ValueError` if the method cannot learn from so many rollouts of a prompt."""
 
     @model_validator(mode="after")
     def _sets_have_a_size(self) -> Method:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from core.grading.grader import Grader
 from core.questions.voting import classify_many
-from core.types import Group
+from core.types import EqualityVerdict, Group
+
+_AGREES: dict[EqualityVerdict, bool | None] = {"equal": True, "unequal": False, "unknown": None}
 
 
 def make_groups(answers: Sequence[Sequence[str | None]], labels: Sequence[str | None], grader: Grader) -> list[Group]:
@@ -20,11 +22,11 @@ def make_groups(answers: Sequence[Sequence[str | None]], labels: Sequence[str | 
 
 def agreements(
     answers: Sequence[Sequence[str | None]], labels: Sequence[str | None], grader: Grader
-) -> list[tuple[bool, ...] | None]:
+) -> list[tuple[bool | None, ...] | None]:
     """Whether each of the answers (G,) to a prompt agrees with the prompt's label; None for a prompt without a label.
 
-    An answer does not agree if the grader cannot decide whether it equals the label. All comparisons are graded in one
-    batch.
+    A rollout without an answer does not agree. If the grader cannot decide whether an answer equals the label, its
+    entry is None. All comparisons are graded in one batch.
     """
     pairs = [
         (answer, label)
@@ -33,8 +35,8 @@ def agreements(
         for answer in group
         if answer is not None
     ]
-    equal = (comparison.verdict == "equal" for comparison in grader.compare_many(pairs))
+    agree = (_AGREES[comparison.verdict] for comparison in grader.compare_many(pairs))
     return [
-        None if label is None else tuple(answer is not None and next(equal) for answer in group)
+        None if label is None else tuple(answer is not None and next(agree) for answer in group)
         for group, label in zip(answers, labels, strict=True)
     ]

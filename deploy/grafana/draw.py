@@ -82,7 +82,13 @@ PANELS = {  # by id
         },
     ),
     16: Panel({"prompts with a label": "positive_labels", "negative labels": "negative_labels"}),
-    17: Panel({"prompts with a right rollout": "right_prompt_share", "rollouts of the majority": "majority_share"}),
+    17: Panel(
+        {
+            "prompts with a right rollout": "right_prompt_share",
+            "rollouts of the majority": "majority_share",
+            "undecided rollouts": "undecided_share",
+        }
+    ),
     18: Panel({"right rollouts": "right_clusters", "wrong rollouts": "wrong_clusters"}),
     19: Panel({"right rollouts": "right_entropy", "wrong rollouts": "wrong_entropy"}),
 }

@@ -147,7 +147,7 @@ def _reason_to_skip(method: Method, rollouts: int) -> str:
 def _figures(outcomes: Sequence[ScoredGroup | None], voted: Sequence[_Voted], grader: Grader) -> dict[str, Any]:
     replayed = [(outcome, row) for outcome, row in zip(outcomes, voted, strict=True) if outcome]
     labels = [outcome.scored.label for outcome, _ in replayed]
-    rewards = np.concatenate([outcome.scored.rewards for outcome, _ in replayed])
+    rewards = np.concatenate([np.delete(o.scored.rewards, o.scored.undecided) for o, _ in replayed])
     learned = [outcome for outcome, _ in replayed if outcome.scored.learn]
     return {
         "questions": len(replayed),
@@ -200,7 +200,8 @@ def _disagreements(
 
 
 def _correlations(outcomes: Sequence[Sequence[ScoredGroup | None]]) -> list[list[float | None]]:
-    """Pearson's r of the advantages of every two methods, over the rollouts of the groups that both learn from.
+    """Pearson's r of the advantages of every two methods, over the rollouts of the groups that both learn from, without
+    those that are undecided for either.
 
     None if there is no such group, or if one method gives all of these rollouts the same advantage.
     """
@@ -209,7 +210,11 @@ def _correlations(outcomes: Sequence[Sequence[ScoredGroup | None]]) -> list[list
         both = [(x, y) for x, y in zip(a, b, strict=True) if x and y and x.scored.learn and y.scored.learn]
         if not both:
             return None
-        x, y = (np.concatenate([pair[side].advantages for pair in both]) for side in (0, 1))
+        left_out = [(*x.scored.undecided, *y.scored.undecided) for x, y in both]
+        x, y = (
+            np.concatenate([np.delete(pair[side].advantages, out) for pair, out in zip(both, left_out, strict=True)])
+            for side in (0, 1)
+        )
         return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0 and np.ptp(y) > 0 else None
 
     return [[correlation(a, b) for b in outcomes] for a in outcomes]

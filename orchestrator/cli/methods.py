@@ -79,7 +79,7 @@ def score(
             row = {
                 "question_id": line.question_id,
                 "pseudo_label": scored.label,
-                "rewards": scored.rewards.tolist(),
+                "rewards": [None if i in scored.undecided else r for i, r in enumerate(scored.rewards.tolist())],
                 "advantages": advantages.tolist(),
                 "learn": scored.learn,
             }
@@ -88,8 +88,8 @@ def score(
         label = "no label" if scored.label is None else f"label {scored.label}"
         texts.append(f"{line.question_id}: {label}{'' if scored.learn else ', dropped from the loss'}")
         texts.append("  reward   advantage")
-        for reward, advantage in zip(scored.rewards, advantages, strict=True):
-            texts.append(f"{reward:8.4f}  {advantage:9.4f}")
+        for i, (reward, advantage) in enumerate(zip(scored.rewards, advantages, strict=True)):
+            texts.append("undecided" if i in scored.undecided else f"{reward:8.4f}  {advantage:9.4f}")
     print("\n".join(texts))
 
 

@@ -106,6 +106,8 @@ def training_steps(subject: Subject) -> Iterator[Compared]:
                     continue
                 # The KL and strategies, on which advantages may depend, are not stored; a dropped prompt has none.
                 if objective.kl_in != "reward" and objective.advantage != "set" and {*advantages} != {None}:
-                    trained = trained_rollouts(len(group), objective)
-                    again = objective.advantages(np.array([rollout.reward for rollout in group[:trained]])).tolist()
-                    yield f"{row}: advantages", [*again, *[None] * (len(group) - trained)], advantages
+                    trained = group[: trained_rollouts(len(group), objective)]
+                    judged = [i for i, rollout in enumerate(trained) if "undecided" not in rollout.parts]
+                    made = objective.advantages(np.array([group[i].reward for i in judged])).tolist()
+                    again = dict(zip(judged, made, strict=True))
+                    yield f"{row}: advantages", [again.get(i) for i in range(len(group))], advantages

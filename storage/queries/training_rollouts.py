@@ -111,13 +111,14 @@ def find(session: Session, training: Training, step: int, prompt: int, rollout: 
 def steps_of(session: Session, training: Training) -> list[TrainingStep]:
     """The steps of a training of which rollouts are stored, with the number of their prompts and their rewards."""
     row = TrainingRollouts
+    judged = row.parts["undecided"].as_float().is_(None)
     figures = (
         func.count(row.prompt.distinct()),
         func.count(),
         func.count(row.advantage),
-        func.avg(row.reward),
-        func.min(row.reward),
-        func.max(row.reward),
+        func.avg(row.reward).filter(judged),
+        func.min(row.reward).filter(judged),
+        func.max(row.reward).filter(judged),
     )
     statement = select(row.step, *figures).where(*_of(training)).group_by(row.step).order_by(row.step)
     return [TrainingStep(*values) for values in session.execute(statement)]

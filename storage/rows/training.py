@@ -28,9 +28,11 @@ class TrainingStep:
     prompts: int
     rollouts: int
     trained_on: int  # rollouts
-    reward_mean: float  # over the stored rollouts; that of the whole step is among the training metrics
-    reward_min: float
-    reward_max: float
+    # Over the stored rollouts, without undecided ones; None if all are. That of the whole step is among the training
+    # metrics.
+    reward_mean: float | None
+    reward_min: float | None
+    reward_max: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,7 @@ def test_shares_are_shown_with_their_interval_and_their_n() -> None:
         for name in re.findall(r'max\(value\) FILTER \(.*\) AS "(.+?)"', sql):
             assert f'AS "{name}: n"' in sql
             # A maximum and a mean over steps, which are not independent, have no interval.
-            has_interval = name not in ("largest cluster", "prompts with a right rollout", "rollouts of the majority")
+            of_steps = ("prompts with a right rollout", "rollouts of the majority", "undecided rollouts")
+            has_interval = name not in ("largest cluster", *of_steps)
             assert (f'AS "{name}: upper end"' in sql) == has_interval
             assert (f"{name}: lower end" in [*_named_columns(panel)]) == has_interval

@@ -72,6 +72,17 @@ def test_the_scores_of_two_groups_by_hand(tmp_path: Path) -> None:
     ]
 
 
+def test_a_rollout_that_the_grader_cannot_decide_on_has_no_reward(tmp_path: Path) -> None:
+    group = {"question_id": "a", "label": "42", "rollouts": [*map(rollout, ["42", "42 is the answer", "41", "42"])]}
+    [scores], _ = score(tmp_path, "grpo", group)
+    assert scores["rewards"] == [1, None, 0, 1]
+    assert scores["advantages"] == pytest.approx([1 / 3, 0, -2 / 3, 1 / 3])
+    [scores], _ = score(tmp_path, "pass_at_n", group)
+    assert scores["learn"] is False  # three are not enough for a set of four
+    printed = coevo("methods", "score", "grpo", "--groups", tmp_path / "groups.jsonl").stdout.splitlines()
+    assert printed[3].strip() == "undecided"
+
+
 def test_signals_are_read_from_the_file(tmp_path: Path) -> None:
     group = {
         "question_id": "a",

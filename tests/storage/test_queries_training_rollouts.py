@@ -94,3 +94,18 @@ def test_steps_have_the_figures_of_their_stored_rollouts(store: Store, training:
         TrainingStep(1, prompts=2, rollouts=3, trained_on=2, reward_mean=1.25 / 3, reward_min=0.0, reward_max=1.0),
         TrainingStep(2, prompts=1, rollouts=2, trained_on=2, reward_mean=0.0, reward_min=-1.0, reward_max=1.0),
     ]
+
+
+def test_an_undecided_rollout_has_no_part_in_the_rewards_of_its_step(store: Store) -> None:
+    training = Training(fresh_run(store), 1, "solver")
+    rewards = {(1, 0, 0): 1.0, (1, 0, 1): 0.5, (1, 0, 2): None, (2, 0, 0): None}  # step, prompt, rollout
+    writes(store).training_rollouts.add(
+        training,
+        [
+            training_rollout(*key, reward=reward or 0.0, parts={"bonus": 0.1} if reward else {"undecided": 1.0})
+            for key, reward in rewards.items()
+        ],
+    )
+    first, second = reads(store).training_rollouts.steps_of(training)
+    assert (first.rollouts, first.reward_mean, first.reward_min, first.reward_max) == (3, 0.75, 0.5, 1.0)
+    assert (second.rollouts, second.reward_mean, second.reward_min, second.reward_max) == (1, None, None, None)

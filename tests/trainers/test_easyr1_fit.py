@@ -26,7 +26,7 @@ def test_a_fitting_method_has_no_fault(name: str) -> None:
 
 def test_the_deviations_from_a_method_are_listed() -> None:
     always = {"vLLM samples the rollouts", "the entropy is estimated"}
-    kl, average, votes = "prompts that are dropped", "a micro batch's mean", "rollouts that only vote"
+    kl, average, votes = "prompts and rollouts that are dropped", "a micro batch's mean", "rollouts that only vote"
     expected = {"poly_epo": always, "rzero": {*always, kl, average}, "ttrl": {*always, kl, average, votes}}
     for name, beginnings in expected.items():
         sentences = deviations(Training(), parse_method(name))

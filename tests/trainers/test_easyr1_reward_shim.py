@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pytest
 from easyr1_worlds import reply
+from local_loops import run
 from local_tiny import tiny_challenger, tiny_job
 
 from core.grading.grader import Grader
@@ -20,6 +21,7 @@ from core.methods import METHODS as ALL_METHODS
 from core.methods import Method
 from core.methods.base import Floats
 from core.methods.ttrl import Ttrl
+from core.rollouts.scoring import learned_from
 from core.settings.parsing import parse_method
 from core.settings.templates import SolverTemplate
 from core.settings.trainers import EasyR1Settings
@@ -33,7 +35,7 @@ from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import challenger_reward, solver_reward
-from trainers.rewards import group_seed
+from trainers.rewards import Rewarded, group_seed
 from trainers.rollouts import folder_in, read_step
 from trainers.schedule import questions_at
 
@@ -79,12 +81,12 @@ def solver_job_with(tmp_path: Path, name: str, settings: dict[str, Any], **train
     return replace(job, questions=tuple(replace(q, truth="1") for q in job.questions))
 
 
-def random_responses(rng: random.Random, groups: int) -> list[list[str]]:
+def random_responses(rng: random.Random, groups: int, answers: Sequence[str] = "012") -> list[list[str]]:
     """Responses with several strategies and answers, some without an answer; none of the first group has one."""
 
     def response(silent: bool) -> str:
         steps = " then ".join(rng.choice(["add 1 and 2", "double 3", "guess"]) for _ in range(rng.randint(1, 3)))
-        return steps if silent or rng.random() < 0.2 else rf"{steps} \boxed{{{rng.randint(0, 2)}}}"
+        return steps if silent or rng.random() < 0.2 else rf"{steps} \boxed{{{rng.choice(answers)}}}"
 
     return [[response(silent=group == 0) for _ in range(SIZE)] for group in range(groups)]
 
@@ -144,39 +146,79 @@ def scored(
 def test_a_token_s_weight_in_the_loss_is_that_of_the_embedded_trainer(
     tmp_path: Path, grader: Grader, name: str, average: str
 ) -> None:
-    """This holds with dropped prompts too: the weights are normalised over what is learned from."""
+    """This holds with dropped prompts and undecided rollouts too: the weights are normalised over what is learned
+    from."""
     settings = {**METHODS[name], "loss_average": average}
     if average == "max_length":
         settings["kl_coefficient"] = 0.0
     job = solver_job_with(tmp_path, name, settings)
     rng = random.Random(name)
-    responses = random_responses(rng, 4)
+    # The grader cannot decide whether "5th term" is a number.
+    responses = random_responses(rng, 4, answers=["0", "1", "2", "5th term"])
     rows, positions, scores = scored(tmp_path, job, responses, rng)
     groups = [[completion(text) for text in group] for group in responses]
     local = solver_reward(job, Ranks(), 1, groups, grader=grader)
     assert isinstance(job.reward, Method)
-    learned = [g for g, scored in enumerate(local.groups) if scored.learn]
-    clusters = local.clusters or [None] * 4
-    expected = np.zeros((4, SIZE))
-    for g in learned:
-        expected[g] = job.reward.advantages(local.groups[g].rewards, clusters[g])
+    assert any(scored.undecided for scored in local.groups) == (job.reward.labels == "offline")
+    expected, learned = np.zeros((4, SIZE)), np.zeros((4, SIZE), dtype=np.bool_)
+    for g, group in enumerate(local.groups):
+        if members := learned_from(group, range(SIZE), job.reward):
+            clusters = local.clusters[g]
+            of_members = [clusters[i] for i in members] if clusters else None
+            expected[g, members] = job.reward.advantages(group.rewards[members], of_members)
+            learned[g, members] = True
     length = np.array([[len(text) for text in group] for group in responses], dtype=float)
     of_a_token = {
-        "sequence": 1 / (SIZE * len(learned) * length),
-        "token": np.full((4, SIZE), 1 / sum(length[g].sum() for g in learned)),
-        "max_length": np.full((4, SIZE), 1 / (SIZE * len(learned) * job.training.sampling.max_tokens)),
+        "sequence": 1 / (learned.sum() * length),
+        "token": np.full((4, SIZE), 1 / length[learned].sum()),
+        "max_length": np.full((4, SIZE), 1 / (learned.sum() * job.training.sampling.max_tokens)),
     }[average]
 
     advantages = easyr1_rloo(np.array([score["overall"] for score in scores]), [group for group, _ in positions])
     lengths = np.array([row["response_length"] for row in rows], dtype=float)
     token_weights = weights(advantages, lengths, average)
     for (g, i), weight, score in zip(positions, token_weights, scores, strict=True):
-        assert score["reward"] == pytest.approx(local.groups[g].rewards[i], abs=1e-9)
+        assert ("reward" in score) == (i not in local.groups[g].undecided)
+        assert score.get("reward", 0) == pytest.approx(local.groups[g].rewards[i], abs=1e-9)
+        assert score["learned_from"] == learned[g, i]
         assert score["advantage"] == pytest.approx(expected[g, i], abs=1e-9)
         assert weight == pytest.approx(expected[g, i] * of_a_token[g, i], abs=1e-12)
     assert {"majority_share", "same_label_share", "labelled_share", "unparsed_share"} < local.metrics.keys()
     for name, figure in local.metrics.items():
         assert np.mean([score[name] for score in scores]) == pytest.approx(figure), name
+
+
+@pytest.mark.parametrize("name", ["rzero", "rloo", "grpo_div", "pass_at_n", "poly_epo"])
+def test_the_others_of_an_undecided_rollout_have_the_advantages_that_the_embedded_trainer_stores(
+    tmp_path: Path, start: Path, grader: Grader, name: str
+) -> None:
+    """`yes!` may be a factorial, so it is undecided whether it is `yes`. Of the last group two are decided."""
+    job = replace(solver_job_with(tmp_path, name, {**METHODS[name], "kl_coefficient": 0.0}, steps=1), stored_prompts=4)
+    job = replace(job, questions=tuple(replace(question, label="yes") for question in job.questions))
+    rng = random.Random(name)
+    answers = [rng.choices(["yes", "yes!", "no", "no"], k=SIZE) for _ in range(3)]
+    answers.append(["yes", "no", *["yes!"] * (SIZE - 2)])
+    steps = ["add", "double", "guess"]
+    texts = [[rf"{rng.choice(steps)} {i}a \boxed{{{answer}}}" for i, answer in enumerate(group)] for group in answers]
+
+    def reward_texts(step: int, _: object) -> Rewarded:
+        return solver_reward(
+            job, Ranks(), step, [[completion(text) for text in group] for group in texts], grader=grader
+        )
+
+    embedded = replace(job, work_dir=tmp_path / "embedded", start=replace(job.start, path=str(start)))
+    run(embedded, reward=reward_texts)
+    expected = [row.advantage for row, _ in read_step(folder_in(embedded.work_dir), 1)]
+    _, positions, scores = scored(tmp_path, job, texts, rng)
+    of_position = dict(zip(positions, scores, strict=True))
+    advantages = [of_position[g, i] for g in range(4) for i in range(SIZE)]
+    trained = [score["advantage"] if score["learned_from"] else None for score in advantages]
+    assert [a is None for a in trained] == [a is None for a in expected]
+    assert any(expected)
+    assert [a or 0.0 for a in trained] == pytest.approx([a or 0.0 for a in expected], abs=1e-9)
+    passed_on = easyr1_rloo(np.array([score["overall"] for score in scores]), [group for group, _ in positions])
+    left_out = [answers[group][member] == "yes!" for group, member in positions]
+    assert passed_on[left_out] == pytest.approx(0, abs=1e-12)
 
 
 def test_rollouts_that_only_vote_are_not_learned_from(tmp_path: Path) -> None:
@@ -241,7 +283,7 @@ def test_the_rollouts_that_are_handed_back_are_those_that_easyr1_learns_from(tmp
     assert len({rollout.prompt for rollout, _ in stored}) == 3
     assert len(stored) == 3 * SIZE
     expected = [
-        (group, row["response"], score["reward"], score["advantage"] if score["learned_from"] else None)
+        (group, row["response"], score.get("reward", 0.0), score["advantage"] if score["learned_from"] else None)
         for row, (group, _), score in zip(rows, positions, scores, strict=True)
         if group in {rollout.prompt for rollout, _ in stored}
     ]

@@ -10,7 +10,7 @@ import pytest
 from local_loops import reward_sevens, run
 from local_tiny import answering_model, save_tiny, tiny_job, tiny_tokenizer
 
-from core.methods.poly_epo import PassAtN
+from core.methods.poly_epo import Grpo, PassAtN
 from core.methods.srt import Srt
 from core.methods.ttrl import Ttrl
 from core.settings.training import Sampling
@@ -22,6 +22,7 @@ from trainers.local.rewards import Completions, Reward
 from trainers.local.state import Metrics, State, fingerprint, newest_step
 from trainers.local.update import make_optimiser
 from trainers.rewards import Rewarded
+from trainers.rollouts import Content, folder_in, read_step
 
 
 def test_every_forward_pass_shows_that_the_worker_computes(tmp_path: Path, start: Path) -> None:
@@ -144,6 +145,91 @@ def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Pat
     assert changed
     assert metrics["dropped_share"] == pytest.approx(1 / 3)
     assert metrics["zero_advantage_share"] == 0
+
+
+def reward_and_leave_out(undecided: dict[int, tuple[int, ...]], *rewards: float) -> Reward:
+    """These rewards for the rollouts of every group; those at `undecided`, by group, are left out."""
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        groups = [Scored("7", np.array(rewards), undecided=undecided.get(i, ())) for i in range(len(completions))]
+        contents = [[Content(f"t/1/{i}", f"question {i}")] * len(group) for i, group in enumerate(completions)]
+        return Rewarded(groups, {}, contents=contents)
+
+    return reward
+
+
+def stored_advantages(job: TrainJob) -> list[list[float | None]]:
+    """The advantages of the first step's rollouts, by group."""
+    rows = [row for row, _ in read_step(folder_in(job.work_dir), 1)]
+    return [[row.advantage for row in rows if row.prompt == prompt] for prompt in range(3)]
+
+
+def test_no_row_is_trained_for_an_undecided_rollout(tmp_path: Path, start: Path) -> None:
+    job = replace(tiny_job(tmp_path, start, steps=1, micro_batch=1), stored_prompts=3)
+    events, metrics = list[str](), list[Metrics]()
+    undecided = {0: (1,), 1: (0, 1, 3), 2: ()}  # of the second group one rollout is left, which teaches nothing
+    rewarding = reward_and_leave_out(undecided, 1.0, 0.0, 0.0, 0.0)
+
+    def reward(step: int, completions: Completions) -> Rewarded:
+        events.append("reward")
+        return rewarding(step, completions)
+
+    run(job, metrics.append, reward=reward, beat=lambda *_: events.append("pass"))
+    assert len(events) - events.index("reward") - 1 == 2 * (3 + 4)  # of the policy and of the reference
+    three, four = (job.reward.advantages(np.array([1.0, 0, 0, 0])[:count]).tolist() for count in (3, 4))
+    assert stored_advantages(job) == [[three[0], None, *three[1:]], [None] * 4, four]
+    assert metrics[0]["dropped_share"] == pytest.approx(1 / 3)
+    assert metrics[0]["reward_mean"] == pytest.approx(2 / 8)  # of four rollouts have no reward
+
+
+def test_a_step_of_undecided_rollouts_only_has_no_reward(tmp_path: Path, start: Path) -> None:
+    job = tiny_job(tmp_path, start, steps=1, reward=Grpo(kl_coefficient=1.0))
+    everyone = dict.fromkeys(range(3), (0, 1, 2, 3))
+    changed, metrics = train_one_step(job, start, reward_and_leave_out(everyone, 0.0, 0.0, 0.0, 0.0))
+    assert not changed
+    assert metrics["dropped_share"] == 1
+    assert "reward_mean" not in metrics
+
+
+def test_the_reward_of_an_undecided_rollout_has_no_influence(tmp_path: Path, start: Path) -> None:
+    """Neither among those that are trained on, nor among the others."""
+    folders = []
+    for name, entry in (("zero", 0.0), ("other", 5.0)):
+        job = tiny_job(tmp_path / name, start, steps=1, reward=Grpo(trained_share=0.75))
+        run(job, reward=reward_and_leave_out(dict.fromkeys(range(3), (1, 3)), 1.0, entry, 0.0, entry))
+        folders.append(job.work_dir / "final/model.safetensors")
+    assert folders[0].read_bytes() == folders[1].read_bytes()
+
+
+def test_the_kl_in_the_reward_is_that_of_the_same_rollout(tmp_path: Path, start: Path) -> None:
+    """A rollout that is left out moves the rows of all rollouts after it."""
+    whole, without = (
+        replace(tiny_job(tmp_path / name, start, steps=2, reward=Srt(kl_coefficient=0.5)), stored_prompts=3)
+        for name in ("whole", "without")
+    )
+    for job, undecided in ((whole, {}), (without, {0: (2,)})):
+        save_step_away_from_reference(job)
+        run(job, reward=reward_and_leave_out(undecided, 0.0, 0.0, 0.0, 0.0))
+    expected, advantages = map(stored_advantages, (whole, without))
+    assert advantages[1:] == [pytest.approx(of_group) for of_group in expected[1:]]
+    assert all(any(of_group) for of_group in expected)
+
+
+def test_mini_batches_are_complete_groups_where_a_rollout_is_left_out(tmp_path: Path, start: Path) -> None:
+    """With equal rewards and no KL the first group teaches nothing, so the others are learned from as if it had all its
+    rollouts."""
+    changes = {"steps": 1, "weight_decay": 0.0, "prompts_per_update": 1, "reward": Grpo(kl_coefficient=0.0)}
+    weights = []
+    for name, undecided in (("whole", {}), ("without", {0: (3,)})):
+        job = tiny_job(tmp_path / name, start, **changes)
+
+        def reward(step: int, completions: Completions, undecided: dict[int, tuple[int, ...]] = undecided) -> Rewarded:
+            first, *others = reward_and_leave_out(undecided, 1.0, 0.0, 0.0, 0.0)(step, completions).groups
+            return Rewarded([replace(first, rewards=np.zeros(4)), *others], {})
+
+        assert train_one_step(job, start, reward)[0]
+        weights.append((job.work_dir / "final/model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
 
 
 SHARES = [0.1, 0.2, 0.9, 0.9, 0.9, 0.9]  # `same_label_share` of each step

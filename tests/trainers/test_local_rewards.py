@@ -52,7 +52,26 @@ def test_the_solver_earns_one_for_the_label_in_any_spelling(grader: Grader) -> N
     rewarded = rewarded_of(job, grader, groups, step=2)
     assert [scored.rewards.tolist() for scored in rewarded.groups] == [[1, 1, 0, 0]] * 3
     assert [scored.label for scored in rewarded.groups] == labels
-    assert rewarded.metrics == pytest.approx({"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 0})
+    shares = {"unparsed_share": 1 / 4, "majority_share": 2 / 4, "same_label_share": 0, "undecided_share": 0}
+    assert rewarded.metrics == pytest.approx(shares)
+
+
+def test_an_answer_that_the_grader_cannot_decide_on_is_neither_right_nor_wrong(grader: Grader) -> None:
+    """`yes!` may be a factorial, so it is undecided whether it is the label, and whether it is the truth. Strategies:
+    "a", "b", "c", "d", of which "b" is that of the undecided rollout."""
+    job = replace(tiny_job(Path("unused")), reward=Grpo(), signals=Signals(measure_strategies=True))
+    job = replace(job, questions=(replace(job.questions[0], label="yes", truth="yes"),))
+    texts = [r"a \boxed{yes}", r"b \boxed{yes!}", r"c \boxed{no}", "d"]
+    rewarded = rewarded_of(job, grader, [texts] * 3)
+    for scored, contents in zip(rewarded.groups, rewarded.contents, strict=True):
+        assert (scored.rewards.tolist(), scored.undecided, scored.learn) == ([1, 0, 0, 0], (1,), True)
+        assert [content.agrees for content in contents] == [True, None, False, False]
+    metrics = rewarded.metrics
+    assert (metrics["undecided_share"], metrics["unparsed_share"]) == (1 / 4, 1 / 4)
+    assert (metrics["right_clusters"], metrics["wrong_clusters"]) == (1, 2)
+    voted = rewarded_of(replace(job, reward=Ttrl()), grader, [texts] * 3)
+    assert "undecided_share" not in voted.metrics
+    assert all(scored.undecided == () for scored in voted.groups)
 
 
 GROUPS = [

@@ -116,10 +116,10 @@ def test_mini_batches_are_clipped_against_the_policy_that_sampled() -> None:
     rows = some_rows(8)
     training = tiny_training(micro_batch=100, learning_rate=0.05, weight_decay=0.0)
     method = objective("sequence", clip_low=0.01, clip_high=0.01)
-    both = updated(tiny_model(), rows, training, method, rows_per_update=4)
+    both = updated(tiny_model(), rows, training, method, rows_per_update=[4, 4])
     assert both["clip_share"] > 0  # the first mini-batch's optimiser step moved the policy before the second
     assert updated(tiny_model(), rows[:4], training, method)["clip_share"] == 0
-    one = updated(tiny_model(), rows, training, method, rows_per_update=8)
+    one = updated(tiny_model(), rows, training, method, rows_per_update=[8])
     assert one["clip_share"] == 0
     assert both["sampler_gap"] == pytest.approx(one["sampler_gap"], abs=1e-5)
 

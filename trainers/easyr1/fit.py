@@ -116,6 +116,6 @@ def deviations(training: Training, objective: Objective) -> list[str]:
     if objective.trained_share < 1:
         sentences.append("rollouts that only vote have advantage 0 but count in the KL term, where they should not")
     if objective.kl_coefficient > 0:
-        sentences.append("prompts that are dropped from the loss still count in the KL term")
+        sentences.append("prompts and rollouts that are dropped from the loss still count in the KL term")
     sentences.append("the entropy is estimated by the mean negative log-probability of the sampled tokens")
     return sentences

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from core.grading.grader import Grader
 from core.methods import Method
 from core.methods.rzero import ChallengerReward
+from core.rollouts.scoring import learned_from
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
 from core.settings.serving import Signals
@@ -76,8 +77,8 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
     """Score the rollouts of a step, each given as `{"response", "response_length", "ground_truth"}`.
 
     `job` is the path of the job file. Each result holds `overall`, from which EasyR1's RLOO computes the advantage, and
-    figures for EasyR1's log, such as the method's own `reward`. The rollouts of the validation that EasyR1 does at its
-    end are not scored: their `overall` is 0.
+    figures for EasyR1's log, such as the method's own `reward`, which an undecided rollout lacks. The rollouts of the
+    validation that EasyR1 does at its end are not scored: their `overall` is 0.
 
     Raises:
         ValueError: a prompt does not have the job's number of rollouts, or equal prompts got equal rollouts.
@@ -105,7 +106,7 @@ def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[st
         for member, row in enumerate(group.rows):
             results[row] = {
                 "overall": float(scale * values[member] * (size - 1) / size),
-                "reward": float(scored.rewards[member]),
+                **({} if member in scored.undecided else {"reward": float(scored.rewards[member])}),
                 "advantage": float(values[member]),
                 "learned_from": float(member in trained),
                 **rewarded.metrics,  # the same for every rollout, so that EasyR1's mean is the figure itself
@@ -179,18 +180,18 @@ def _advantages(
     """The advantages of a group's rollouts, and the indices of those that are trained on; the others get 0.
 
     The rollouts to train on are chosen at random. EasyR1 orders rollouts by length, so the first ones of its batch
-    would not be a fair sample.
+    would not be a fair sample. It cannot drop a rollout, but one with the advantage 0 leaves those of the others as
+    they are, since these sum to zero among themselves.
     """
     size, (step, index) = len(group.texts), group.key
     values = np.zeros(size)
-    if not scored.learn:
-        return values, frozenset()
     trained = list(range(size))
     if job.trained < size:
         seed = seed_for(job.run_seed, job.key, job.steps_before + step, "trained", index)
         trained = sorted(random.Random(seed).sample(trained, job.trained))
-    trained_clusters = [clusters[i] for i in trained] if clusters else None
-    values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters, _seed(group, job))
+    if trained := learned_from(scored, trained, job.objective):
+        trained_clusters = [clusters[i] for i in trained] if clusters else None
+        values[trained] = job.objective.advantages(scored.rewards[trained], trained_clusters, _seed(group, job))
     return values, frozenset(trained)
 
 

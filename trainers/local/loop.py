@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from core.processes.faultpoints import faultpoint
+from core.rollouts.scoring import learned_from
 from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
@@ -144,12 +145,13 @@ def _step(learner: _Learner, step: int) -> Metrics:
     times.append(time.monotonic())
     rewarded = learner.reward(step, [completions[start : start + size] for start in range(0, len(completions), size)])
     times.append(time.monotonic())
-    trained_groups = [group for group, scored in enumerate(rewarded.groups) if scored.learn]
-    indices = [group * size + member for group in trained_groups for member in range(job.trained)]
+    members = [learned_from(scored, range(job.trained), job.reward) for scored in rewarded.groups]
+    trained = {group: of_group for group, of_group in enumerate(members) if of_group}
+    indices = [group * size + member for group, of_group in trained.items() for member in of_group]
     rows = _rows(learner.engine.tokenizer, [prompts[i] for i in indices], [completions[i] for i in indices])
     learning_rate = learning_rate_at(job, step)
     set_learning_rate(learner.optimiser, learning_rate)
-    figures, advantages = _update(learner, step, rows, rewarded, trained_groups) if rows else ({}, [])
+    figures, advantages = _update(learner, step, rows, rewarded, trained) if rows else ({}, [])
     times.append(time.monotonic())
     if ranks.rank == 0 and job.stored_prompts:
         advantage_of = dict(zip(indices, advantages, strict=True))
@@ -160,14 +162,14 @@ def _step(learner: _Learner, step: int) -> Metrics:
         by_prompt = [samples[start : start + size] for start in range(0, len(samples), size)]
         stored = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
         write_step(folder_in(job.work_dir), step, stored, rewarded.groups, rewarded.contents, by_prompt)
-    rewards = [float(reward) for scored in rewarded.groups for reward in scored.rewards]
+    rewards = [float(r) for scored in rewarded.groups for r in np.delete(scored.rewards, scored.undecided)]
     start, sampled, scored_at, end = times
     tokens, count = sum(len(completion.tokens) for completion in completions), len(completions)
     return {
         "step": step,
         "learning_rate": learning_rate,
-        "reward_mean": sum(rewards) / len(rewards),
-        "dropped_share": 1 - len(trained_groups) / len(rewarded.groups),
+        **({"reward_mean": sum(rewards) / len(rewards)} if rewards else {}),
+        "dropped_share": 1 - len(trained) / len(rewarded.groups),
         **rewarded.metrics,
         **figures,
         "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
@@ -182,25 +184,26 @@ def _step(learner: _Learner, step: int) -> Metrics:
 
 
 def _update(
-    learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarded, trained_groups: Sequence[int]
+    learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarded, trained: Mapping[int, list[int]]
 ) -> tuple[Metrics, list[float]]:
-    """Turn the rewards of the groups `trained_groups` into advantages, and update the policy with them.
+    """Turn the rewards of the rollouts `trained`, members of each group, into advantages, and update the policy with
+    them.
 
     Returns the figures of the update, and the advantage of each row.
     """
-    job, count = learner.job, learner.job.trained
+    job, sizes = learner.job, [len(members) for members in trained.values()]
     objective, groups_without_advantage, advantages = job.reward, 0, list[float]()
 
     def row_advantages(kl: Sequence[float]) -> list[float]:
         """The advantages of all rows, given each row's KL to the reference."""
         nonlocal groups_without_advantage, advantages
-        for position, group in enumerate(trained_groups):
-            rewards = rewarded.groups[group].rewards[:count]
+        for group, members in trained.items():
+            rewards, first = rewarded.groups[group].rewards[members], len(advantages)
             if objective.kl_in == "reward":
-                rewards = rewards - objective.kl_coefficient * np.array(kl[position * count : (position + 1) * count])
+                rewards = rewards - objective.kl_coefficient * np.array(kl[first : first + len(members)])
             clusters = rewarded.clusters[group] if rewarded.clusters else None
             seed = group_seed(job.run_seed, job.key, job.steps_before + step, group)
-            group_advantages = objective.advantages(rewards, clusters[:count] if clusters else None, seed)
+            group_advantages = objective.advantages(rewards, [clusters[i] for i in members] if clusters else None, seed)
             groups_without_advantage += not group_advantages.any()
             advantages += group_advantages.tolist()
         return advantages
@@ -216,7 +219,7 @@ def _update(
         objective,
         row_advantages,
         ranks=learner.ranks,
-        rows_per_update=None if prompts is None else prompts * count,
+        rows_per_update=[sum(sizes[i : i + prompts]) for i in range(0, len(sizes), prompts)] if prompts else None,
         tokens_per_micro_batch=learner.settings.tokens_per_micro_batch,
         importance_cap=learner.settings.importance_cap if differs else None,
     )
@@ -228,7 +231,7 @@ def _update(
             f"{job.key}: the log-probabilities of trainer and sampler differ by {figures['sampler_gap']:.3f} nats per "
             f"token, expected at most {LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
         )
-    return {**figures, "zero_advantage_share": groups_without_advantage / len(trained_groups)}, advantages
+    return {**figures, "zero_advantage_share": groups_without_advantage / len(trained)}, advantages
 
 
 def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:

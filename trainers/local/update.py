@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -94,14 +95,14 @@ def update(
     advantages: Callable[[Sequence[float]], Sequence[float]],
     *,
     ranks: Ranks,
-    rows_per_update: int | None = None,
+    rows_per_update: Sequence[int] | None = None,
     tokens_per_micro_batch: int | None = None,
     importance_cap: float | None = None,
 ) -> dict[str, float]:
     """Pass once over the step's `rows`, with one optimiser step per mini-batch.
 
-    A mini-batch is the next `rows_per_update` rows, which are complete groups, or all rows. The old policy `pi_old` of
-    the clipped ratio is the policy before the first optimiser step.
+    `rows_per_update` says how many rows each mini-batch has, which are complete groups; None: there is one mini-batch.
+    The old policy `pi_old` of the clipped ratio is the policy before the first optimiser step.
 
     `advantages` is called with each row's KL to the reference under the policy that sampled it, and returns one
     advantage per row. The KL is in nats per response: the sum over its tokens of `k3`, which is at most 10. An
@@ -123,8 +124,7 @@ def update(
     effective sample size `(sum w)^2 / sum w^2` of the weights `w` as a share of the tokens. Raises `TrainError` if a
     gradient is not finite.
     """
-    size = rows_per_update or len(rows)
-    ranges = [range(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
+    ranges = [range(*ends) for ends in pairwise(accumulate(rows_per_update or [len(rows)], initial=0))]
     mini_batches = [
         _micro_batches(rows, row_range, training, objective, ranks, model.device, reference, tokens_per_micro_batch)
         for row_range in ranges

@@ -21,8 +21,8 @@ GPU_MEMORY = 80.0  # GiB, of one GPU, where the machine has none
 # Assumed. The peak is the data sheet's of an H100 SXM, dense, in bfloat16; a trainer may compute in float32.
 _PEAK, _FLOAT32, _TRAINING, _SAMPLING = 989e12, 67 / 989, 0.3, 0.1
 _SWAP = 1.5e9  # bytes a second in which a trainer's weights, in bfloat16, get to an application that samples
-# From one token of an answer to the next, on a GPU: assumed for vLLM; measured for transformers, which starts many small
-# operations, with 28 layers (docs/gpu.md).
+# From one token of an answer to the next, on a GPU: assumed for vLLM; measured for transformers with 28 layers, which
+# starts many small operations (docs/gpu.md).
 _TOKEN_S, _EMBEDDED_TOKEN_S = 0.01, 0.07
 _TYPICAL = 0.25  # of its max_tokens that an answer has
 _PROMPT, _LONGEST_PROMPT = 256, 1024  # tokens

@@ -6,6 +6,7 @@ export const FIGURES = {
   kl: { title: "KL to the reference", unit: "nats per token", share: false },
   pseudo_reward: { title: "Pseudo-reward", unit: "", share: false },
   majority_share: { title: "Rollouts that agree with the majority", unit: "", share: true },
+  undecided_share: { title: "Undecided rollouts", unit: "", share: true },
   right_prompt_share: { title: "Prompts with a right rollout", unit: "", share: true },
   right_clusters: { title: "Strategies of right rollouts", unit: "per prompt", share: false },
   wrong_clusters: { title: "Strategies of wrong rollouts", unit: "per prompt", share: false },

@@ -191,8 +191,8 @@ function RolloutRows({ training, url, query, rollout, parts }) {
 }
 
 /** An answer, and whether it agrees with the label. @param {{ rollout: TrainingRollout }} props */
-function AgreeingAnswer({ rollout: { answer, agrees } }) {
-  const verdict = agrees === null ? "no label" : agrees ? "agrees" : "differs";
+function AgreeingAnswer({ rollout: { answer, agrees, label } }) {
+  const verdict = agrees === null ? (label === null ? "no label" : "undecided") : agrees ? "agrees" : "differs";
   return html`<${Answer} text=${answer} /> <small class=${`said ${agrees ? "s-right" : "s-unknown"}`}>${verdict}</small>`;
 }
 
