@@ -16,7 +16,6 @@ from services.inference.server.served import Served
 from storage.errors import CheckpointError
 from storage.files.checkpoints import publish
 
-
 Server: Any = ModelServer.func_or_class.__bases__[0]  # the class itself, to which Serve adds the routes
 
 

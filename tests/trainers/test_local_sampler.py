@@ -19,12 +19,16 @@ from local_tiny import objective, tiny_job, without_timings
 from safetensors.torch import load_file
 from two_ranks import Pair
 
+from core.logs import Subject
 from core.methods.rent import Rent
 from core.processes.faultpoints import FaultPoint, arm
+from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
 from services.inference import access
+from services.inference.keys import own_keys
 from tests.fake_serve import FakeServe, fake_serve
 from trainers.base import SamplerService, TrainError, TrainJob
+from trainers.local.order import Order
 from trainers.local.ranks import Ranks
 from trainers.local.state import newest_step, read_state
 
@@ -135,6 +139,21 @@ def test_a_refused_swap_names_the_application(tmp_path: Path, start: Path, serve
         run(job)
     with pytest.raises(TrainError, match=r"trainer\.sampler: nobody: expected a running application"):
         run(by_application(tiny_job(tmp_path / "other", start), serve, application="nobody"))
+
+
+def test_the_keys_of_ray_and_the_applications_go_to_the_workers_and_into_no_text(
+    tmp_path: Path, start: Path, serve: FakeServe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(access.KEY, "k" * 64)
+    keys = own_keys()
+    assert keys == {access.RAY_TOKEN: TOKEN, access.KEY: "k" * 64}
+    job = by_application(tiny_job(tmp_path, start), serve)
+    assert not any(
+        key in repr(Order(job, LocalSettings(), keys, Subject("t", 1, "train_solver"))) for key in keys.values()
+    )
+    monkeypatch.delenv(access.KEY)
+    monkeypatch.delenv(access.RAY_TOKEN)
+    assert own_keys() == {}  # as on a Ray without a token
 
 
 def run_until(job: TrainJob, point: FaultPoint, unit: str) -> None:
