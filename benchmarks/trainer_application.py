@@ -50,7 +50,7 @@ def run() -> dict[str, Any]:
                     job = replace(job, start=base, sampler=service if sampler == "application" else None)
                     metrics = list[Metrics]()
                     train_here(job, metrics.append)
-                    of_sampler += metrics[1:]
+                    of_sampler.extend(metrics[1:])
     assert [step["reward_mean"] for step in steps["embedded"]] == [step["reward_mean"] for step in steps["application"]]
     sampling = {name: _median_ms(of_sampler, "sample_seconds") for name, of_sampler in steps.items()}
     swap, step = _median_ms(steps["application"], "swap_seconds"), _median_ms(steps["embedded"], *_PHASES)
