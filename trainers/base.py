@@ -73,6 +73,7 @@ class SamplerService:
     # logits at the sampling temperature. vLLM's are of the logits as they are, so they are so at temperature 1 only.
     # With top-p or top-k, vLLM could also give those of the tokens that are left, which are not (vLLM's issue 42259).
     logprobs_comparable: bool
+    ahead: int = 0  # by how many steps the rollouts are sampled in advance: 0 or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.validation.bounds import Positive, SettingsTable, Share, Workers
 
@@ -16,7 +16,8 @@ _PROGRESS_TIMEOUT = 7200.0
 class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    The settings here only affect speed and memory, except that vLLM as the `sampler` draws other rollouts.
+    The settings here only affect speed and memory, except for `ahead`, and for vLLM as the `sampler`, which draws other
+    rollouts.
 
     Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
@@ -29,9 +30,18 @@ class LocalSettings(SettingsTable):
     # Who samples the rollouts: the trainer itself, or the run's own application of the role, to which the trainer gives
     # its weights after each step.
     sampler: Literal["embedded", "application"] = "embedded"
+    # 1: an application samples the rollouts of the next step while the trainer updates. They are then by the policy
+    # before the last step.
+    ahead: Literal[0, 1] = 0
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
+
+    @model_validator(mode="after")
+    def _ahead_of_an_application(self) -> LocalSettings:
+        if self.ahead and self.sampler == "embedded":
+            raise ValueError("ahead: expected 0, because the embedded sampler is the trainer itself; got 1")
+        return self
 
 
 class EasyR1Settings(SettingsTable):
