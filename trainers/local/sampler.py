@@ -156,7 +156,8 @@ class _Application:
     def _swap(self, done: int) -> Metrics:
         """Have the application hold the policy after `done` steps; returns the figures of the swap."""
         started = time.monotonic()
-        weights = complete_weights(self._engine.model, self._ranks.rank == 0)
+        dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[self._service.dtype]
+        weights = complete_weights(self._engine.model, self._ranks.rank == 0, dtype)
         published = ("", 0) if weights is None else self._publish(self._job.steps_before + done, weights)
         self._checkpoint, size = self._ranks.agree(published)
         return {"swap_seconds": time.monotonic() - started, "swap_bytes": float(size)}
@@ -165,7 +166,7 @@ class _Application:
         """Returns the checkpoint's name, and the bytes of its weights."""
         job, service = self._job, self._service
         folder = self._root / f"{done}-{uuid4().hex[:8]}"  # a process that has lost the job never writes the same
-        size = _write(folder, weights, self._engine.model, Path(job.start.path), service.dtype)
+        size = _write(folder, weights, self._engine.model, Path(job.start.path))
         self._folders.append(folder)
         faultpoint("weights written", f"{job.key}/{done}")
         name = f"{service.run}/{job.key}@{done}"
@@ -229,17 +230,11 @@ def _root(job: TrainJob, service: SamplerService) -> Path:
     return memory / hashlib.sha256(str(job.work_dir).encode()).hexdigest()[:16]
 
 
-def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path, dtype: str) -> int:
+def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path) -> int:
     """Write a model folder that appears when it is complete; returns the bytes of its weights."""
-    narrow = dict[int, torch.Tensor]()
-    for tensor in weights.values():  # a tied weight stays one tensor under two names
-        if id(tensor) not in narrow:
-            narrow[id(tensor)] = tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
     with appearing(folder) as temporary:
-        named = {name: narrow[id(tensor)] for name, tensor in weights.items()}
-        model.save_pretrained(temporary, state_dict=named, max_shard_size=_SHARD)
-        size = sum(file.stat().st_size for file in temporary.glob("*.safetensors"))
+        model.save_pretrained(temporary, state_dict=weights, max_shard_size=_SHARD)
         for file in start.iterdir():
             if ".safetensors" not in file.name and file.is_file() and not (temporary / file.name).exists():
                 (temporary / file.name).symlink_to(file.resolve())
-    return size
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
