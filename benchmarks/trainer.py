@@ -28,6 +28,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from transformers.utils.logging import disable_progress_bar
 from typing_extensions import override
 
+from benchmarks import trainer_application
 from benchmarks.demo_solver import solver_job, train_here
 from core.grading.answers import extract_boxed
 from trainers.base import SolverJob
@@ -39,10 +40,10 @@ _QUESTIONS = 240
 
 
 def run() -> dict[str, Any]:
-    """{ratio, shares, tokens_per_s, memory_mb, steps}.
+    """{ratio, shares, tokens_per_s, memory_mb, steps, application}.
 
     `tokens_per_s` are medians over all steps, and `ratio` divides ours by TRL's. `shares` are the parts of our step, a
-    mean over the rounds, and `memory_mb` is the peak of a process.
+    mean over the rounds, and `memory_mb` is the peak of a process. `application` is that of `trainer_application`.
     """
     rounds = [{trainer: _run_process(trainer) for trainer in ("ours", "trl")} for _ in range(_ROUNDS)]
     rates = {
@@ -57,6 +58,7 @@ def run() -> dict[str, Any]:
         "tokens_per_s": {trainer: round(median) for trainer, median in speeds.items()},
         "memory_mb": {trainer: max(figures[trainer]["memory_mb"] for figures in rounds) for trainer in ("ours", "trl")},
         "steps": len(rates["ours"]),
+        "application": trainer_application.run(),
     }
 
 
@@ -119,6 +121,7 @@ def _timed(passes: list[float]) -> Iterator[None]:
         return measured
 
     with (
+        patch("trainers.local.batches.logprobs_of", timed(logprobs_of)),
         patch("trainers.local.update.logprobs_of", timed(logprobs_of)),
         patch.object(torch.Tensor, "backward", timed(torch.Tensor.backward)),
     ):

@@ -42,6 +42,7 @@ TOML = (
     '[audit]\noracle = "someone"',
     'shared = true\n[trainer]\nsampler = "application"',
     '[trainer]\nsampler = "vllm"',
+    "[trainer]\nahead = 1",
     '[trainer]\ntype = "easyr1"\nsampler = "application"',
     'kind = "self_train"',
     "iterations = ",

@@ -78,6 +78,7 @@ class SamplerService:
     logprobs_comparable: bool
     # Whether it computes what the trainer computes; else its rollouts are weighted by their importance.
     same_engine: bool
+    ahead: int = 0  # by how many steps the rollouts are sampled in advance: 0 or 1
 
 
 @dataclass(frozen=True, slots=True)

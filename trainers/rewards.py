@@ -38,6 +38,7 @@ R = TypeVar("R")
 
 Ask = Callable[[Sequence[Prompt]], list[list[Reply]]]  # asks the Solver; result[i][j] is the j-th sample for prompt i
 Figures = dict[str, float]
+Graded = tuple[TrainQuestion, Group, Scored]
 
 
 class Share(Protocol):
@@ -59,6 +60,7 @@ class Rewarded:
     metrics: Figures
     clusters: list[tuple[int, ...] | None] = field(default_factory=list)  # empty for a Challenger's step
     contents: list[list[Content]] = field(default_factory=list)  # needed if the job stores rollouts
+    graded: list[Graded] = field(default_factory=list)  # empty for a Challenger's step
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,17 @@ def group_seed(run_seed: int, job: str, step: int, prompt: int) -> int:
 
 
 def reward_solver(
-    prompts: Sequence[PromptRollouts], method: Method, signals: Signals, grader: Grader, share: Share = alone
+    prompts: Sequence[PromptRollouts],
+    method: Method,
+    signals: Signals,
+    grader: Grader,
+    share: Share = alone,
+    before: Sequence[Graded] = (),
 ) -> Rewarded:
     """Score the rollouts of a Solver's step with the job's method, and compute the step's figures.
 
-    Raises `InferenceError` when a service that computes signals fails.
+    `before` are the step's earlier prompts, which were scored already; the result has them, too. Raises
+    `InferenceError` when a service that computes signals fails.
     """
 
     def scores_of(own: list[PromptRollouts]) -> list[tuple[Group, Scored]]:
@@ -103,11 +111,14 @@ def reward_solver(
         # The embeddings are large and no longer needed, so they are dropped before the groups go to other workers.
         return [(replace(group, embeddings=None), scored) for group, scored in with_all]
 
-    questions = [prompt.question for prompt in prompts]
-    scored = share(prompts, scores_of)
-    contents = [solver_contents(question, *group) for question, group in zip(questions, scored, strict=True)]
-    figures = solver_figures(questions, scored, method, grader)
-    return Rewarded([score for _, score in scored], figures, [group.clusters for group, _ in scored], contents)
+    new = [(prompt.question, *of_prompt) for prompt, of_prompt in zip(prompts, share(prompts, scores_of), strict=True)]
+    graded = [*before, *new]
+    figures = solver_figures(
+        [question for question, *_ in graded], [(group, score) for _, group, score in graded], method, grader
+    )
+    contents = [solver_contents(*of_prompt) for of_prompt in graded]
+    scores, clusters = [score for *_, score in graded], [group.clusters for _, group, _ in graded]
+    return Rewarded(scores, figures, clusters, contents, graded)
 
 
 def solver_figures(

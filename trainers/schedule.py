@@ -13,11 +13,12 @@ from services.inference.engines.base import Prompt
 from trainers.base import ChallengerJob, SolverJob, TrainJob, TrainQuestion
 
 
-def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
-    """The questions of the Solver's step `step`, which counts from 1.
+def questions_at(job: SolverJob, step: int, refilled: int = 0) -> list[TrainQuestion]:
+    """The questions of the Solver's step `step`, which counts from 1, and its first `refilled` further ones.
 
     Each epoch shuffles all questions anew, and each step takes the next `prompts_per_step` of them. An epoch may end
-    within a step. With fewer questions than prompts, a step holds the same question more than once.
+    within a step. With fewer questions than prompts, a step holds the same question more than once. The further ones
+    are the others, shuffled for the step, again and again.
     """
     count, overall_step = job.training.prompts_per_step, job.steps_before + step
     positions = range((overall_step - 1) * count, overall_step * count)
@@ -25,26 +26,31 @@ def questions_at(job: SolverJob, step: int) -> list[TrainQuestion]:
     for epoch in {position // len(job.questions) for position in positions}:
         generator = random.Random(seed_for(job.run_seed, job.key, "epoch", epoch))
         shuffled[epoch] = generator.sample(job.questions, len(job.questions))
-    return [shuffled[position // len(job.questions)][position % len(job.questions)] for position in positions]
+    usual = [shuffled[position // len(job.questions)][position % len(job.questions)] for position in positions]
+    if not refilled:
+        return usual
+    others = [question for question in job.questions if question not in usual] or list(job.questions)
+    random.Random(seed_for(job.run_seed, job.key, "refill", overall_step)).shuffle(others)
+    return usual + [others[position % len(others)] for position in range(refilled)]
 
 
-def rollouts_at(job: TrainJob, step: int) -> list[Prompt]:
+def rollouts_at(job: TrainJob, step: int, refilled: int = 0) -> list[Prompt]:
     """One prompt for each rollout of the step, each with its own seed; the rollouts of a group are adjacent."""
     training, overall_step = job.training, job.steps_before + step
-    chats = chats_at(job, step)
+    chats = chats_at(job, step, refilled)
     return [
         Prompt(tuple(messages), seed_for(job.run_seed, job.key, overall_step, group, member), 1, training.sampling)
         for (group, messages), member in product(enumerate(chats), range(job.rollouts))
     ]
 
 
-def chats_at(job: TrainJob, step: int) -> list[list[Message]]:
+def chats_at(job: TrainJob, step: int, refilled: int = 0) -> list[list[Message]]:
     """The chat of each prompt of the step `step`, which counts from 1."""
     match job:
         case ChallengerJob():
             return [job.template.messages()] * job.training.prompts_per_step
         case SolverJob():
-            return [job.template.messages(question.text) for question in questions_at(job, step)]
+            return [job.template.messages(question.text) for question in questions_at(job, step, refilled)]
         case _:
             raise TypeError(f"expected a ChallengerJob or a SolverJob, got {type(job).__name__}")
 

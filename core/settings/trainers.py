@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.validation.bounds import Positive, Scale, SettingsTable, Share, Workers
 
@@ -28,8 +28,8 @@ class Lora(SettingsTable):
 class LocalSettings(SettingsTable):
     """The embedded trainer: plain torch on Ray. `workers` of `[….training]` is the number of its workers.
 
-    Apart from `precision`, `lora` and `importance_cap`, the settings only affect speed and memory. With vLLM as the
-    `sampler` the rollouts are others, too.
+    Apart from `precision`, `lora`, `importance_cap` and `ahead`, the settings only affect speed and memory. With vLLM
+    as the `sampler` the rollouts are others, too.
 
     Workers whose models have not computed anything for `progress_timeout` are killed. They start again from the newest
     checkpoint, once. A thread in the process of the run (`own_processes`) cannot be killed: the log says that it hangs.
@@ -42,8 +42,12 @@ class LocalSettings(SettingsTable):
     # Who samples the rollouts: the trainer itself, or the run's own application of the role, to which the trainer gives
     # its weights after each step.
     sampler: Literal["embedded", "application"] = "embedded"
-    # The most that a token of vLLM's weighs, whose importance is its probability by the trainer over that by vLLM.
-    importance_cap: Scale | None = 2.0  # None: it weighs 1
+    # 1: an application samples the rollouts of the next step while the trainer updates. They are then by the policy
+    # before the last step.
+    ahead: Literal[0, 1] = 0
+    # The most that a token weighs which vLLM, or an earlier policy, has sampled. Its weight is its importance: its
+    # probability by the policy that is trained, over that by its sampler. None: it weighs 1.
+    importance_cap: Scale | None = 2.0
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
@@ -53,6 +57,12 @@ class LocalSettings(SettingsTable):
     # otherwise. A longer row is a micro batch of its own.
     tokens_per_micro_batch: Positive | None = None
     lora: Lora | None = None
+
+    @model_validator(mode="after")
+    def _ahead_of_an_application(self) -> LocalSettings:
+        if self.ahead and self.sampler == "embedded":
+            raise ValueError("ahead: expected 0, because the embedded sampler is the trainer itself; got 1")
+        return self
 
 
 class EasyR1Settings(SettingsTable):

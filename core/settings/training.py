@@ -69,6 +69,9 @@ class Training(SettingsTable):
     weight_decay: Factor = 1e-2
     # The mini-batch of an optimiser step; None: all prompts of the step, with which nothing is clipped.
     prompts_per_update: Positive | None = None
+    # The most further prompts of a step, in place of those whose rollouts teach nothing, because all have the same
+    # reward; the step then learns from the others only (DAPO, arXiv 2503.14476, 3.2). No paper of a preset has it.
+    refill: Count = 0
     micro_batch: Positive = 16  # sequences per forward pass; it only affects memory
     checkpoint_every: Positive = 5
     workers: Workers = 1  # data-parallel processes
@@ -81,6 +84,7 @@ class ChallengerTraining(Training):
 
     schedule: ClassVar[Literal["constant"]] = "constant"  # type: ignore[misc]
     warmup_steps: ClassVar[int] = 0  # type: ignore[misc]
+    refill: ClassVar[int] = 0  # type: ignore[misc]  # all its prompts are the same
 
 
 class Challenger(SettingsTable):

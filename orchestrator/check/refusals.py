@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from core.errors import CoevoError
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.parsing import ConfigError
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
-from core.settings.trainers import EasyR1Settings
+from core.settings.trainers import EasyR1Settings, LocalSettings
 from core.types import TINY_BASES
 from core.validation.faults import Fault, listed
 from orchestrator.check.layout import undivided
@@ -26,7 +26,7 @@ from orchestrator.installation.home import NotUp, home
 from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite
 from orchestrator.question_sets.held_out import load_for, trained_on
 from orchestrator.question_sets.prompts import PromptsError, read_prompts
-from orchestrator.serving.applications import refuse_missing, refuse_missing_engine
+from orchestrator.serving.applications import is_vllm, read_applications, refuse_missing, refuse_missing_engine
 from services.inference.client import InferenceError
 from services.inference.keys import keys_of
 from services.oracles.program import ProgramError, refuse_unrunnable
@@ -61,6 +61,8 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
     file, served = config.serving.applications, [*config.solver.signals.served(config.solver.reward)]
     checks = partial(refuse_missing_engine, file), partial(refuse_missing, file, served)
     yield from dict.fromkeys(fault for check in checks for fault in _raised("serving.applications", check, ConfigError))
+    with suppress(ConfigError):
+        yield from _not_ahead(config)
     with suppress(ConfigError, SizingError):  # a file or model that cannot be read is a fault by itself, if it is one
         shape = shape_of(config.base_model)
         for setting, ranks in undivided(config, shape):
@@ -100,6 +102,27 @@ def untrainable(config: RunConfig) -> Iterator[Fault]:
         )
     divisions = [fault for planned in config.trainings for fault in uneven(planned.training, planned.rollouts, trainer)]
     yield from {fault.setting: fault for fault in reversed(divisions)}.values()  # the first training's of each setting
+
+
+def _not_ahead(config: RunConfig) -> Iterator[Fault]:
+    """What trainer.ahead rules out: entropies and log-probabilities that the trainer must compute itself, for which it
+    no longer has the policy that sampled. Raises `ConfigError`."""
+    settings, applications = config.trainer, read_applications(config.serving.applications)
+    if not isinstance(settings, LocalSettings) or not settings.ahead:
+        return
+    for role in config.roles:
+        application = applications[config.application(role)]
+        if not is_vllm(application):
+            continue
+        training = config.solver.training if role == "solver" else cast(CoEvolution, config).challenger.training
+        if (temperature := training.sampling.temperature) != 1:
+            expected = "1 with trainer.ahead = 1 and vLLM, whose log-probabilities are those at 1"
+            yield Fault(f"{role}.training.sampling.temperature", f"{temperature:g}", expected)
+        if application["args"]["llm_configs"][0].get("engine_kwargs", {}).get("max_logprobs") == 0:
+            yield Fault("trainer.ahead", f"1, but the application {role} gives no entropies: max_logprobs is 0", "0")
+    if is_vllm(applications["solver"]) and "mean_entropy" in config.solver.reward.needs:
+        got = f"1, but {config.solver.reward.type} rewards entropies, which vLLM only estimates"
+        yield Fault("trainer.ahead", got, "0")
 
 
 def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:

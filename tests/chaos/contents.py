@@ -24,7 +24,8 @@ _DIFFERING = frozenset(
     {"owner", "attempt", "attempts", "path", "used", "error", "seconds", "cpu_seconds", "gpu_seconds"}
     | {"progress_done", "progress_total", "progress_note"}  # of the last attempt
 )
-_TIMED = ("tokens_per_second", "sample_seconds", "reward_seconds", "update_seconds")  # ends of names of train_metrics
+# Ends of names of train_metrics.
+_TIMED = ("tokens_per_second", "sample_seconds", "swap_seconds", "reward_seconds", "update_seconds")
 _NOT_OF_THE_LOOP = {"run_leases", "experiment_runs", "deliveries"}  # the API sends alerts when it comes to it
 
 

@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from core.settings.config import RunConfig
+from core.settings.parsing import load_config
 from core.settings.trainers import EasyR1Settings, LocalSettings
 from core.settings.training import Sampling, TrainingSampling
 from core.types import Checkpoint
+from orchestrator.check import refusals
 from orchestrator.installation import cluster
-from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL, Home, NotPrivate, Services
+from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL, PRESETS, Home, NotPrivate, Services
 from orchestrator.serving.applications import dtype_of, read_applications
 from orchestrator.stages.training import sampling
 from orchestrator.stages.training.jobs import solver_job
@@ -136,3 +138,28 @@ def test_a_folder_in_memory_that_others_may_enter_is_refused(
     home.memory.parent.chmod(0o700)
     with pytest.raises(NotPrivate):
         sampler(run, config_of(), job_of(config_of(), tmp_path), monkeypatch, ONE, {1: ("ray", 1.0)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, []),
+        ({"serving.applications": "rzero-8-gpus"}, []),
+        (
+            {
+                "serving.applications": "rzero-8-gpus",
+                "solver.training.sampling.temperature": 0.6,
+                "challenger.training.sampling.temperature": 0.7,
+            },
+            ["challenger.training.sampling.temperature", "solver.training.sampling.temperature"],
+        ),
+        ({"serving.applications": "rzero-8-gpus", "solver.reward.type": "scrl"}, ["trainer.ahead"]),
+        ({"solver.reward.type": "scrl", "solver.training.sampling.temperature": 0.6}, []),  # the embedded engine's
+    ],
+)
+def test_ahead_needs_figures_that_the_trainer_need_not_compute(settings: dict[str, Any], expected: list[str]) -> None:
+    ahead = {"trainer.sampler": "application", "trainer.ahead": 1}
+    config = load_config(PRESETS / "demo.toml", {**ahead, **settings})
+    assert [fault.setting for fault in refusals._not_ahead(config)] == expected
+    exact = load_config(PRESETS / "demo.toml", {"trainer.sampler": "application", **settings})
+    assert [*refusals._not_ahead(exact)] == []

@@ -14,7 +14,7 @@ from core.settings.training import Sampling
 from services.inference.encoding import control_tokens, encode_chat, holds_control_tokens
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
-from trainers.local.loop import _rows
+from trainers.local.step import _rows
 from trainers.micro.bases import BASES
 
 MICRO = BASES["micro"].model

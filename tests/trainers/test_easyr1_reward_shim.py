@@ -34,7 +34,7 @@ from trainers.base import ChallengerJob, SolverJob, SolverService, TrainJob
 from trainers.easyr1.config import render
 from trainers.easyr1.reward_shim import compute_score
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.local.rewards import SolverReward, challenger_reward
 from trainers.rewards import Rewarded, group_seed
 from trainers.rollouts import folder_in, read_step
 from trainers.schedule import questions_at
@@ -157,7 +157,7 @@ def test_a_token_s_weight_in_the_loss_is_that_of_the_embedded_trainer(
     responses = random_responses(rng, 4, answers=["0", "1", "2", "5th term"])
     rows, positions, scores = scored(tmp_path, job, responses, rng)
     groups = [[completion(text) for text in group] for group in responses]
-    local = solver_reward(job, Ranks(), 1, groups, grader=grader)
+    local = SolverReward(job, Ranks(), grader)(1, groups)
     assert isinstance(job.reward, Method)
     assert any(scored.undecided for scored in local.groups) == (job.reward.labels == "offline")
     expected, learned = np.zeros((4, SIZE)), np.zeros((4, SIZE), dtype=np.bool_)
@@ -202,9 +202,7 @@ def test_the_others_of_an_undecided_rollout_have_the_advantages_that_the_embedde
     texts = [[rf"{rng.choice(steps)} {i}a \boxed{{{answer}}}" for i, answer in enumerate(group)] for group in answers]
 
     def reward_texts(step: int, _: object) -> Rewarded:
-        return solver_reward(
-            job, Ranks(), step, [[completion(text) for text in group] for group in texts], grader=grader
-        )
+        return SolverReward(job, Ranks(), grader)(step, [[completion(text) for text in group] for group in texts])
 
     embedded = replace(job, work_dir=tmp_path / "embedded", start=replace(job.start, path=str(start)))
     run(embedded, reward=reward_texts)
@@ -266,7 +264,7 @@ def test_each_group_has_a_seed_and_its_question_with_either_trainer(
         rewards[position], advantages[position] = score["reward"], score["advantage"]
     assert len(np.unique(rewards, axis=0)) == len(np.unique(advantages, axis=0)) == 4
 
-    local = solver_reward(job, Ranks(), 1, [[completion(text) for text in group] for group in responses], grader=grader)
+    local = SolverReward(job, Ranks(), grader)(1, [[completion(text) for text in group] for group in responses])
     assert [scored.label for scored in local.groups] == [question.question_id for question in questions_at(job, 1)]
     np.testing.assert_array_equal(rewards, [scored.rewards for scored in local.groups])
     seeds = [group_seed(job.run_seed, job.key, 1, prompt) for prompt in range(4)]

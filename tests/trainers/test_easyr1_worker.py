@@ -36,10 +36,11 @@ from trainers.base import TrainJob
 from trainers.easyr1.checkpoint import merge
 from trainers.easyr1.config import render
 from trainers.easyr1.corrections import KL
-from trainers.local.loop import _Learner, _update
+from trainers.local.batches import Row
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import make_reward
-from trainers.local.update import Row, make_optimiser
+from trainers.local.step import Learner, _update
+from trainers.local.update import make_optimiser
 from trainers.rewards import Rewarded
 from trainers.schedule import rollouts_at
 
@@ -164,7 +165,7 @@ def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[
     rows = [
         Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from
     ]
-    learner = _Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
+    learner = Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
     figures, _ = _update(learner, number, rows, earned, learned)
     return figures, gradients
 

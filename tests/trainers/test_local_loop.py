@@ -272,6 +272,6 @@ def test_the_reference_can_be_another_model_than_the_start(tmp_path: Path, start
 def test_a_gap_between_sampler_and_trainer_ends_the_job(
     tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainers.local.loop.LARGEST_SAMPLER_GAP", 0.0)  # so that rounding is too much
+    monkeypatch.setattr("trainers.local.step.LARGEST_SAMPLER_GAP", 0.0)  # so that rounding is too much
     with pytest.raises(TrainError, match="sampler"):
         run(tiny_job(tmp_path, start))

@@ -23,7 +23,7 @@ from services.inference.client import Reply
 from services.inference.engines.base import Completion, Prompt
 from trainers.base import ChallengerJob, SolverJob, SolverService
 from trainers.local.ranks import Ranks
-from trainers.local.rewards import challenger_reward, solver_reward
+from trainers.local.rewards import SolverReward, challenger_reward
 from trainers.rewards import Rewarded
 from trainers.schedule import questions_at
 
@@ -39,7 +39,7 @@ def completions_of(texts: Sequence[str], entropy: float = 0.5) -> list[Completio
 
 def rewarded_of(job: SolverJob, grader: Grader, groups: Sequence[Sequence[str]], step: int = 1) -> Rewarded:
     """The rewards of groups of texts."""
-    return solver_reward(job, Ranks(), step, [completions_of(group) for group in groups], grader=grader)
+    return SolverReward(job, Ranks(), grader)(step, [completions_of(group) for group in groups])
 
 
 def test_the_solver_earns_one_for_the_label_in_any_spelling(grader: Grader) -> None:
@@ -199,7 +199,7 @@ def test_the_entropies_of_right_and_wrong_rollouts_by_hand(grader: Grader) -> No
         [(r"\boxed{3}", 9.0)] * 4,
     ]
     completions = [[Completion(text, (1,), (-0.1,), "stop", entropy) for text, entropy in group] for group in groups]
-    metrics = solver_reward(job, Ranks(), 1, completions, grader=grader).metrics
+    metrics = SolverReward(job, Ranks(), grader)(1, completions).metrics
     assert metrics["right_entropy"] == pytest.approx((0.1 + 0.3 + 0.2) / 3)
     assert metrics["wrong_entropy"] == pytest.approx((0.6 + 1.0 + 0.5 + 0.7 + 0.9) / 5)
 

@@ -19,15 +19,20 @@ from local_tiny import objective, tiny_job, without_timings
 from safetensors.torch import load_file
 from two_ranks import Pair
 
+from core.logs import Subject
 from core.methods.rent import Rent
 from core.processes.faultpoints import FaultPoint, arm
 from core.settings.trainers import LocalSettings, Lora
 from core.settings.training import Sampling
 from services.inference import access
+from services.inference.client import InferenceClient
+from services.inference.keys import own_keys
 from tests.fake_serve import FakeServe, fake_serve
 from trainers.base import SamplerService, TrainError, TrainJob
+from trainers.local.order import Order
 from trainers.local.ranks import Ranks
-from trainers.local.state import read_state, step_folders
+from trainers.local.state import fingerprint, read_state, remove_old_steps, step_folders
+from trainers.schedule import rollouts_at
 
 FILES = ("final/model.safetensors", "step_4/model.safetensors", "step_4/optimizer.safetensors")
 TOKEN = "t" * 64
@@ -136,6 +141,21 @@ def test_a_refused_swap_names_the_application(tmp_path: Path, start: Path, serve
         run(job)
     with pytest.raises(TrainError, match=r"trainer\.sampler: nobody: expected a running application"):
         run(by_application(tiny_job(tmp_path / "other", start), serve, application="nobody"))
+
+
+def test_the_keys_of_ray_and_the_applications_go_to_the_workers_and_into_no_text(
+    tmp_path: Path, start: Path, serve: FakeServe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(access.KEY, "k" * 64)
+    keys = own_keys()
+    assert keys == {access.RAY_TOKEN: TOKEN, access.KEY: "k" * 64}
+    job = by_application(tiny_job(tmp_path, start), serve)
+    assert not any(
+        key in repr(Order(job, LocalSettings(), keys, Subject("t", 1, "train_solver"))) for key in keys.values()
+    )
+    monkeypatch.delenv(access.KEY)
+    monkeypatch.delenv(access.RAY_TOKEN)
+    assert own_keys() == {}  # as on a Ray without a token
 
 
 def run_until(job: TrainJob, point: FaultPoint, unit: str) -> None:
@@ -267,3 +287,79 @@ def test_with_lora_the_application_gets_the_merged_weights(tmp_path: Path, start
     first, *_, last = metrics_of(job)
     assert last["sampler_gap"] < 1e-5
     assert first["kl"] == 0 < last["kl"]
+
+
+def two_policies(job: TrainJob, serve: FakeServe, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs the job; returns the number of optimiser steps that the policy had done which sampled each step."""
+    asked, ask = dict[int, int](), InferenceClient.generate
+
+    def observed(client: InferenceClient, prompts: Any, checkpoint: str) -> Any:
+        step = next(step for step in range(1, 5) if rollouts_at(job, step)[0] in prompts)
+        asked[step] = int(checkpoint.partition("@")[2].partition("-")[0])
+        return ask(client, prompts, checkpoint)
+
+    monkeypatch.setattr(InferenceClient, "generate", observed)
+    run(job)
+    monkeypatch.undo()
+    return [asked[step] for step in sorted(asked)]
+
+
+def test_one_step_ahead_the_rollouts_are_by_the_policy_before_the_last_step(
+    tmp_path: Path, start: Path, serve: FakeServe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, ahead = (by_application(tiny_job(tmp_path / str(n), start), serve, ahead=n) for n in (0, 1))
+    monkeypatch.setenv(access.RAY_TOKEN, TOKEN)
+    assert two_policies(exact, serve, monkeypatch) == [0, 1, 2, 3]
+    monkeypatch.setenv(access.RAY_TOKEN, TOKEN)
+    assert two_policies(ahead, serve, monkeypatch) == [0, 0, 1, 2]
+    assert [step["staleness"] for step in metrics_of(ahead)] == [0, 1, 1, 1]
+    assert "staleness" not in metrics_of(exact)[0]
+    gaps = [step["sampler_gap"] for step in metrics_of(ahead)]
+    assert gaps[0] < 1e-5 < min(gaps[1:])
+    first, second = (metrics_of(job)[0] for job in (exact, ahead))
+    assert second == {**first, "staleness": 0}
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("point", ["weights written", "weights swapped", "step ended"])
+def test_one_step_ahead_a_killed_training_ends_with_the_same_bits(
+    tmp_path: Path, start: Path, serve: FakeServe, point: FaultPoint, every: int
+) -> None:
+    whole, killed = (
+        by_application(tiny_job(tmp_path / name, start, checkpoint_every=every), serve, ahead=1)
+        for name in ("whole", "killed")
+    )
+    run(whole)
+    worker = PROCESSES.Process(
+        target=run_until, args=(killed, point, f"{killed.key}/{3 if point == 'step ended' else 2}")
+    )
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 9
+    run(killed)
+    assert_equal(killed, whole)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_one_step_ahead_two_workers_share_the_asking(
+    tmp_path: Path, start: Path, serve: FakeServe, pair: Pair, sharded: bool
+) -> None:
+    jobs = [
+        by_application(tiny_job(tmp_path / name, start, workers=2, sharded=sharded, checkpoint_every=1), serve, ahead=1)
+        for name in ("first", "second")
+    ]
+    for job in jobs:
+        pair(train_on, job)
+    assert_equal(*jobs)
+    assert [step["staleness"] for step in metrics_of(jobs[0])] == [0, 1, 1, 1]
+
+
+def test_what_was_sampled_ahead_of_removed_steps_is_removed_with_them(
+    tmp_path: Path, start: Path, serve: FakeServe
+) -> None:
+    job = by_application(tiny_job(tmp_path, start, checkpoint_every=1), serve, ahead=1)
+    run(job)
+    assert sorted(path.name for path in (job.work_dir / "ahead").iterdir()) == ["2.json", "3.json", "4.json"]
+    remove_old_steps(job.work_dir)
+    assert [path.name for path in (job.work_dir / "ahead").iterdir()] == ["4.json"]
+    assert fingerprint(job) != fingerprint(replace(job, sampler=None))

@@ -25,11 +25,12 @@ from core.settings.training import Sampling
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import Rounds, TrainJob
 from trainers.local.activations import checkpoint_layers
+from trainers.local.batches import Row
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Completions
 from trainers.local.sharding import is_sharded, logprobs_of, shard, unsharded
 from trainers.local.state import Metrics
-from trainers.local.update import Row, make_optimiser, update
+from trainers.local.update import make_optimiser, update
 from trainers.rewards import Rewarded
 
 PLAIN, SPARING = LocalSettings(), LocalSettings(sampling_rows=2, checkpoint_activations=True)

@@ -18,9 +18,10 @@ from transformers import Qwen3ForCausalLM
 
 from core.methods import LossAverage, Method
 from core.settings.training import Training
+from trainers.local.batches import Row, split_rows
 from trainers.local.grpo import k3, token_logprobs
 from trainers.local.ranks import Ranks
-from trainers.local.update import Row, make_optimiser, split_rows, update
+from trainers.local.update import make_optimiser, update
 
 
 def some_rows(count: int = 11) -> list[Row]:

@@ -93,6 +93,9 @@ def unfit(
     if size not in (None, training.prompts_per_step) and objective.loss_average == "max_length":
         expected = "all of a step's prompts, with loss_average 'max_length'"
         yield Fault(f"{name}.training.prompts_per_update", f"{size}", expected)
+    if training.refill:
+        reason = "EasyR1 gets all prompts of a step at its beginning"
+        yield Fault(f"{name}.training.refill", f"{training.refill}", "0", reason)
     if training.sampling.temperature == 0:
         reason = "at 0 all rollouts of a prompt are equal"
         yield Fault(f"{name}.training.sampling.temperature", "0", "more than 0", reason)

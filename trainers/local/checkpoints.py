@@ -62,14 +62,15 @@ def save_step(
         (folder / STATE).write_text(json.dumps(asdict(state)), encoding="utf-8")
 
 
-def complete_weights(model: Any, keep: bool) -> dict[str, torch.Tensor] | None:
-    """The model's complete tensors by name, on the CPU, on the worker with `keep`; None on the others.
+def complete_weights(model: Any, keep: bool, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor] | None:
+    """The model's complete tensors by name, on the CPU, on the worker with `keep`; None on the others. With `dtype`,
+    they have this type.
 
     Every worker must call this. Tied weights are one tensor under two names; adapters are merged.
     """
     # The parameters themselves, so that tied weights have one id.
     named = merged_state(model) if has_adapters(model) else model.state_dict(keep_vars=True)
-    complete = gathered({id(tensor): tensor.detach() for tensor in named.values()}, keep)
+    complete = gathered({id(tensor): tensor.detach() for tensor in named.values()}, keep, dtype)
     return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None
 
 

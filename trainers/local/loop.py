@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from core.processes.faultpoints import faultpoint
-from core.rollouts.scoring import learned_from
 from core.seeds import seed_for
 from core.settings.trainers import LocalSettings
 from core.statistics.guard import ends_training, step_alarms
-from services.inference.encoding import encode_chat
-from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
-from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
+from trainers.base import TrainJob
 from trainers.local.activations import checkpoint_layers, save_attention_memory
 from trainers.local.checkpoints import load_optimiser, save_final, save_step
 from trainers.local.lora import ADAPTER, add_adapters, load_adapters
 from trainers.local.precision import compute_in_bfloat16
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward
-from trainers.local.sampler import Sampler, make_sampler
+from trainers.local.sampler import make_sampler
 from trainers.local.sharding import shard
 from trainers.local.state import Metrics, State, final_folder, fingerprint, newest_step, read_state
+from trainers.local.step import Learner, take_step
 from trainers.local.support import refuse_unsupported
-from trainers.local.update import Row, make_optimiser, set_learning_rate, update
-from trainers.rewards import Rewarded, group_seed
-from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
-from trainers.schedule import learning_rate_at, rollouts_at
+from trainers.local.update import make_optimiser
 
 _DEFAULTS = LocalSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class _Learner:
-    """What one worker keeps in memory during a job."""
-
-    job: TrainJob
-    settings: LocalSettings
-    ranks: Ranks
-    reward: Reward
-    engine: TransformersEngine  # holds the policy
-    sampler: Sampler  # of the policy as it is before each step
-    reference: Any  # the model of the KL term
-    optimiser: torch.optim.Optimizer
 
 
 def train(
@@ -86,7 +63,7 @@ def train(
         load_optimiser(folder, optimiser)
     elif job.rounds and job.rounds.optimiser:
         load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    learner = _Learner(job, settings, ranks, reward, engine, make_sampler(job, engine, ranks), reference, optimiser)
+    learner = Learner(job, settings, ranks, reward, engine, make_sampler(job, engine, ranks), reference, optimiser)
     for model in {engine.model, reference}:
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)
@@ -97,11 +74,12 @@ def train(
             return
         step = len(metrics) + 1
         faultpoint("step begun", f"{job.key}/{step}")
-        metrics.append(_step(learner, step))
+        metrics.append(take_step(learner, step))
         faultpoint("step ended", f"{job.key}/{step}")
         if ranks.rank == 0:
             report(metrics[-1])
         if step % job.training.checkpoint_every == 0 or _ended(job, metrics):
+            learner.sampler.save(step)
             state, writes = State(saved.job, step, tuple(metrics)), ranks.rank == 0
             save_step(job.work_dir, state, engine.model, engine.tokenizer, optimiser, writes=writes)
     if ranks.rank == 0 and not final_folder(job.work_dir).exists():
@@ -134,112 +112,3 @@ def _make_engine(folder: Path, device: str, job: TrainJob, settings: LocalSettin
     if job.training.sharded and ranks.size > 1:
         shard(engine.model, ranks.size)
     return engine
-
-
-def _step(learner: _Learner, step: int) -> Metrics:
-    """Do one step of the loop and return its metrics, which are the same on every rank."""
-    job, ranks, size = learner.job, learner.ranks, learner.job.rollouts
-    times = [time.monotonic()]
-    prompts = rollouts_at(job, step)
-    completions, sampling = learner.sampler.sample(step, prompts)
-    times.append(time.monotonic())
-    rewarded = learner.reward(step, [completions[start : start + size] for start in range(0, len(completions), size)])
-    times.append(time.monotonic())
-    members = [learned_from(scored, range(job.trained), job.reward) for scored in rewarded.groups]
-    trained = {group: of_group for group, of_group in enumerate(members) if of_group}
-    indices = [group * size + member for group, of_group in trained.items() for member in of_group]
-    rows = _rows(learner.engine.tokenizer, [prompts[i] for i in indices], [completions[i] for i in indices])
-    learning_rate = learning_rate_at(job, step)
-    set_learning_rate(learner.optimiser, learning_rate)
-    figures, advantages = _update(learner, step, rows, rewarded, trained) if rows else ({}, [])
-    times.append(time.monotonic())
-    if ranks.rank == 0 and job.stored_prompts:
-        advantage_of = dict(zip(indices, advantages, strict=True))
-        samples = [
-            Sample(c.text, len(c.tokens), c.finish_reason, c.mean_entropy, advantage_of.get(i))
-            for i, c in enumerate(completions)
-        ]
-        by_prompt = [samples[start : start + size] for start in range(0, len(samples), size)]
-        stored = sampled_prompts(job.run_seed, job.key, rewarded.contents, job.stored_prompts)
-        write_step(folder_in(job.work_dir), step, stored, rewarded.groups, rewarded.contents, by_prompt)
-    rewards = [float(r) for scored in rewarded.groups for r in np.delete(scored.rewards, scored.undecided)]
-    start, sampled, scored_at, end = times
-    tokens, count = sum(len(completion.tokens) for completion in completions), len(completions)
-    return {
-        "step": step,
-        "learning_rate": learning_rate,
-        **({"reward_mean": sum(rewards) / len(rewards)} if rewards else {}),
-        "dropped_share": 1 - len(trained) / len(rewarded.groups),
-        **rewarded.metrics,
-        **figures,
-        "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
-        "response_length": tokens / count,
-        "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / count,
-        **sampling,
-        "sample_seconds": sampled - start - sampling.get("swap_seconds", 0.0),
-        "reward_seconds": scored_at - sampled,
-        "update_seconds": end - scored_at,
-        "tokens_per_second": tokens / (end - start),
-    }
-
-
-def _update(
-    learner: _Learner, step: int, rows: Sequence[Row], rewarded: Rewarded, trained: Mapping[int, list[int]]
-) -> tuple[Metrics, list[float]]:
-    """Turn the rewards of the rollouts `trained`, members of each group, into advantages, and update the policy with
-    them.
-
-    Returns the figures of the update, and the advantage of each row.
-    """
-    job, sizes = learner.job, [len(members) for members in trained.values()]
-    objective, groups_without_advantage, advantages = job.reward, 0, list[float]()
-
-    def row_advantages(kl: Sequence[float]) -> list[float]:
-        """The advantages of all rows, given each row's KL to the reference."""
-        nonlocal groups_without_advantage, advantages
-        for group, members in trained.items():
-            rewards, first = rewarded.groups[group].rewards[members], len(advantages)
-            if objective.kl_in == "reward":
-                rewards = rewards - objective.kl_coefficient * np.array(kl[first : first + len(members)])
-            clusters = rewarded.clusters[group] if rewarded.clusters else None
-            seed = group_seed(job.run_seed, job.key, job.steps_before + step, group)
-            group_advantages = objective.advantages(rewards, [clusters[i] for i in members] if clusters else None, seed)
-            groups_without_advantage += not group_advantages.any()
-            advantages += group_advantages.tolist()
-        return advantages
-
-    model, prompts = learner.engine.model, job.training.prompts_per_update
-    differs = job.sampler is not None and job.sampler.logprobs_comparable and not job.sampler.same_engine
-    figures = update(
-        model,
-        learner.reference,
-        learner.optimiser,
-        rows,
-        job.training,
-        objective,
-        row_advantages,
-        ranks=learner.ranks,
-        rows_per_update=[sum(sizes[i : i + prompts]) for i in range(0, len(sizes), prompts)] if prompts else None,
-        tokens_per_micro_batch=learner.settings.tokens_per_micro_batch,
-        importance_cap=learner.settings.importance_cap if differs else None,
-    )
-    learner.optimiser.zero_grad()  # frees the gradients' memory for sampling
-    if job.sampler and not job.sampler.logprobs_comparable:  # they are the trainer's own
-        figures = {name: value for name, value in figures.items() if not name.startswith("sampler_gap")}
-    elif figures["sampler_gap"] > LARGEST_SAMPLER_GAP:
-        raise TrainError(
-            f"{job.key}: the log-probabilities of trainer and sampler differ by {figures['sampler_gap']:.3f} nats per "
-            f"token, expected at most {LARGEST_SAMPLER_GAP}: {type(model).__name__} cannot be trained"
-        )
-    return {**figures, "zero_advantage_share": groups_without_advantage / len(trained)}, advantages
-
-
-def _rows(tokenizer: Any, prompts: Sequence[Prompt], completions: Sequence[Completion]) -> list[Row]:
-    prompt_ids: dict[str, list[int]] = {}
-    rows = []
-    for prompt, completion in zip(prompts, completions, strict=True):
-        question = prompt.messages[-1]["content"]  # the messages before it are the same for all prompts of a role
-        if question not in prompt_ids:
-            prompt_ids[question] = encode_chat(tokenizer, prompt.messages)
-        rows.append(Row(prompt_ids[question], completion.tokens, completion.logprobs))
-    return rows

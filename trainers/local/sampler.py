@@ -6,7 +6,8 @@ The application gets the trainer's weights before every step, in a folder that i
     work_dir/weights/STEP-…/ otherwise
 
 The folder has the complete weights, and links to the other files of the model that the training starts from. The two
-newest folders stay, because Serve may restart a replica at any time. The application's checkpoint is named after run,
+newest folders stay, because Serve may restart a replica at any time. With `ahead`, the rollouts of the next step are
+sampled during a step; a step that is saved has them in work_dir/ahead. The application's checkpoint is named after run,
 job, step and digest, and the client takes replies of this one only. With the embedded engine on a CPU the rollouts are
 those that the trainer would have sampled itself, to the bit.
 """
@@ -14,13 +15,15 @@ those that the trainer would have sampled itself, to the bit.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from uuid import uuid4
 
 import torch
 
+from core.files import make_folder, replacing
 from core.processes.faultpoints import faultpoint
 from services.inference import access
 from services.inference.client import InferenceClient, Reply
@@ -35,13 +39,14 @@ from services.inference.encoding import encode_chat
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
 from services.inference.serve import ServeError, swap_in
-from trainers.base import SamplerService, TrainError, TrainJob
+from trainers.base import SamplerService, SolverJob, TrainError, TrainJob
 from trainers.folders import appearing, remove
 from trainers.local.checkpoints import complete_weights
 from trainers.local.grpo import token_logprobs
 from trainers.local.ranks import Ranks
 from trainers.local.sharding import unsharded
-from trainers.local.state import Metrics
+from trainers.local.state import Metrics, ahead_file
+from trainers.schedule import rollouts_at
 
 _KEPT = 2  # folders with weights
 _SHARD = "2GB"  # of one file of weights: their digests are computed at the same time
@@ -49,26 +54,27 @@ _SHARD = "2GB"  # of one file of weights: their digests are computed at the same
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Every rank has one and calls both together with the others."""
+    """Every rank has one and calls all together with the others."""
 
     # Takes a step and its prompts, and returns a completion for each prompt and the figures of the sampling.
     sample: Callable[[int, Sequence[Prompt]], tuple[list[Completion], Metrics]]
+    sample_more: Callable[[Sequence[Prompt]], list[Completion]]  # further prompts of the same step
+    save: Callable[[int], None]  # before a step is saved
     close: Callable[[], None]  # when the job is done
 
 
 def make_sampler(job: TrainJob, engine: TransformersEngine, ranks: Ranks) -> Sampler:
     """What samples the rollouts of `job` from the model of `engine`, which is the policy."""
     if job.sampler is None:
-        return Sampler(partial(_sample_here, engine, ranks), lambda: None)
+        here = partial(_sample_here, engine, ranks)
+        return Sampler(lambda _, prompts: (here(prompts), {}), here, lambda _: None, lambda: None)
     application = _Application(job, job.sampler, engine, ranks)
-    return Sampler(application.sample, application.close)
+    return Sampler(application.sample, application.sample_more, application.save, application.close)
 
 
-def _sample_here(
-    engine: TransformersEngine, ranks: Ranks, _step: int, prompts: Sequence[Prompt]
-) -> tuple[list[Completion], Metrics]:
+def _sample_here(engine: TransformersEngine, ranks: Ranks, prompts: Sequence[Prompt]) -> list[Completion]:
     with unsharded(engine.model):
-        return ranks.map(prompts, lambda own: [group[0] for group in engine.generate(own)]), {}
+        return ranks.map(prompts, lambda own: [group[0] for group in engine.generate(own)])
 
 
 class _Application:
@@ -77,39 +83,94 @@ class _Application:
     def __init__(self, job: TrainJob, service: SamplerService, engine: TransformersEngine, ranks: Ranks) -> None:
         self._job, self._service, self._engine, self._ranks = job, service, engine, ranks
         self._folders = list[Path]()  # of this rank, the oldest first
+        self._checkpoint = ""  # that the application holds
+        self._thread = ThreadPoolExecutor(1, "ahead")
+        self._asked: Future[list[Reply]] | None = None  # this rank's share of what is sampled ahead
+        self._ready: list[Completion] | None = None  # what was sampled ahead for all ranks
         self._root = _root(job, service)
         if ranks.rank == 0:
             shutil.rmtree(self._root, ignore_errors=True)  # of an attempt that was killed
 
     def sample(self, step: int, prompts: Sequence[Prompt]) -> tuple[list[Completion], Metrics]:
-        """Swap in the weights as they are before `step`, and sample. Raises `TrainError` if the application does not
-        take the weights, and `InferenceError`."""
-        service, ranks, started = self._service, self._ranks, time.monotonic()
-        done = self._job.steps_before + step - 1
-        weights = complete_weights(self._engine.model, ranks.rank == 0)
-        checkpoint, size = ranks.agree(self._swap(done, weights) if weights is not None else ("", 0))
-        swap_seconds = time.monotonic() - started
-        client = InferenceClient(service.url, service.application, token_logprobs=True)
-        replies = ranks.map(prompts, lambda own: [group[0] for group in client.generate(own, checkpoint)])
-        completions = [_completion(reply) for reply in replies]
-        if _lacks_figures(self._job, service, replies):
-            with unsharded(self._engine.model):
-                pairs = list(zip(prompts, completions, strict=True))
-                completions = ranks.map(pairs, self._with_own_figures)
-        return completions, {"swap_seconds": swap_seconds, "swap_bytes": float(size)}
+        """Swap in the weights as they are before `step`, and sample. With `ahead`, take what was sampled before, and
+        begin with the next step's. Raises `TrainError` if the application does not take the weights, and
+        `InferenceError`."""
+        ahead, has_next = self._sampled_ahead(step), self._service.ahead > 0 and step < self._job.training.steps
+        figures = self._swap(step - 1) if ahead is None or has_next else {}
+        completions = self.sample_more(prompts) if ahead is None else ahead
+        if has_next:
+            own = self._ranks.own(rollouts_at(self._job, step + 1))
+            self._asked = self._thread.submit(self._ask, own)
+        if self._service.ahead:
+            figures["staleness"] = float(ahead is not None)  # in steps
+        return completions, figures
+
+    def sample_more(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        """Sample from the weights that were swapped in last."""
+        return self._completions(prompts, self._ranks.map(prompts, self._ask))
+
+    def save(self, step: int) -> None:
+        """Keep what was sampled ahead of the step after `step`: a training that is resumed has no longer the weights
+        that it was sampled from."""
+        if self._asked is None:
+            return
+        self._ready = self._sampled_ahead(step + 1)
+        if self._ranks.rank == 0:
+            file = ahead_file(self._job.work_dir, step + 1)
+            make_folder(file.parent)
+            with replacing(file) as temporary:
+                temporary.write_text(json.dumps([astuple(completion) for completion in self._ready or ()]))
 
     def close(self) -> None:
         """Remove the weights. After an error they stay until the job begins again, or Ray stops."""
+        self._thread.shutdown()  # a guard that ends the job leaves the next step's rollouts
         for folder in self._folders:
             remove(folder)
         with suppress(OSError):  # another process has the job, and writes its own
             self._root.rmdir()
 
-    def _swap(self, done: int, weights: dict[str, torch.Tensor]) -> tuple[str, int]:
+    def _sampled_ahead(self, step: int) -> list[Completion] | None:
+        """The completions of `step`, on every rank, if they were asked for before it; waits for them."""
+        ready, asked, self._ready, self._asked = self._ready, self._asked, None, None
+        if ready is not None:
+            return ready
+        if asked is not None:
+            prompts = rollouts_at(self._job, step)
+            return self._completions(prompts, self._ranks.map(prompts, lambda _: asked.result()))
+        file, read = ahead_file(self._job.work_dir, step), None
+        if self._service.ahead and self._ranks.rank == 0 and file.exists():
+            rows = json.loads(file.read_text())
+            read = [Completion(text, tuple(tokens), tuple(logprobs), *rest) for text, tokens, logprobs, *rest in rows]
+        return self._ranks.agree(read)
+
+    def _completions(self, prompts: Sequence[Prompt], replies: Sequence[Reply]) -> list[Completion]:
+        """The replies as completions. Figures that they lack are those of the policy as it is now."""
+        completions = [_completion(reply) for reply in replies]
+        if _lacks_figures(self._job, self._service, replies):
+            with unsharded(self._engine.model):
+                pairs = list(zip(prompts, completions, strict=True))
+                completions = self._ranks.map(pairs, self._with_own_figures)
+        return completions
+
+    def _ask(self, prompts: Sequence[Prompt]) -> list[Reply]:
+        """One reply to each prompt, from the weights that were swapped in last."""
+        client = InferenceClient(self._service.url, self._service.application, token_logprobs=True)
+        return [group[0] for group in client.generate(prompts, self._checkpoint)]
+
+    def _swap(self, done: int) -> Metrics:
+        """Have the application hold the policy after `done` steps; returns the figures of the swap."""
+        started = time.monotonic()
+        dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[self._service.dtype]
+        weights = complete_weights(self._engine.model, self._ranks.rank == 0, dtype)
+        published = ("", 0) if weights is None else self._publish(self._job.steps_before + done, weights)
+        self._checkpoint, size = self._ranks.agree(published)
+        return {"swap_seconds": time.monotonic() - started, "swap_bytes": float(size)}
+
+    def _publish(self, done: int, weights: dict[str, torch.Tensor]) -> tuple[str, int]:
         """Returns the checkpoint's name, and the bytes of its weights."""
         job, service = self._job, self._service
         folder = self._root / f"{done}-{uuid4().hex[:8]}"  # a process that has lost the job never writes the same
-        size = _write(folder, weights, self._engine.model, Path(job.start.path), service.dtype)
+        size = _write(folder, weights, self._engine.model, Path(job.start.path))
         self._folders.append(folder)
         faultpoint("weights written", f"{job.key}/{done}")
         name = f"{service.run}/{job.key}@{done}"
@@ -148,7 +209,7 @@ class _Application:
 
 def _lacks_figures(job: TrainJob, service: SamplerService, replies: Sequence[Reply]) -> bool:
     """Whether log-probabilities are of another distribution, or entropies are missing, or rewarded and not exact."""
-    rewarded = "mean_entropy" in getattr(job.reward, "needs", ())
+    rewarded = isinstance(job, SolverJob) and "mean_entropy" in job.reward.needs
     largest = 0.0 if rewarded else float("inf")
     return not service.logprobs_comparable or any(
         reply.mean_entropy is None or (reply.entropy_error or 0.0) > largest for reply in replies
@@ -163,7 +224,7 @@ def _completion(reply: Reply) -> Completion:
 
 
 def _root(job: TrainJob, service: SamplerService) -> Path:
-    """The folder of the job's weights: in memory if this machine has a private folder for it, else beside the steps."""
+    """The folder of the job's weights: in memory if this machine has the private folder for it, else in `work_dir`."""
     memory = service.memory
     if memory is None or not memory.is_dir():
         return job.work_dir / "weights"
@@ -173,17 +234,11 @@ def _root(job: TrainJob, service: SamplerService) -> Path:
     return memory / hashlib.sha256(str(job.work_dir).encode()).hexdigest()[:16]
 
 
-def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path, dtype: str) -> int:
+def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path) -> int:
     """Write a model folder that appears when it is complete; returns the bytes of its weights."""
-    narrow = dict[int, torch.Tensor]()
-    for tensor in weights.values():  # a tied weight stays one tensor under two names
-        if id(tensor) not in narrow:
-            narrow[id(tensor)] = tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
     with appearing(folder) as temporary:
-        named = {name: narrow[id(tensor)] for name, tensor in weights.items()}
-        model.save_pretrained(temporary, state_dict=named, max_shard_size=_SHARD)
-        size = sum(file.stat().st_size for file in temporary.glob("*.safetensors"))
+        model.save_pretrained(temporary, state_dict=weights, max_shard_size=_SHARD)
         for file in start.iterdir():
             if ".safetensors" not in file.name and file.is_file() and not (temporary / file.name).exists():
                 (temporary / file.name).symlink_to(file.resolve())
-    return size
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))

@@ -29,6 +29,7 @@ from functools import partial
 from types import MethodType
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
@@ -89,14 +90,15 @@ def unsharded(model: Any) -> Iterator[None]:
             module.reshard()
 
 
-def gathered(tensors: Mapping[K, Tensor], keep: bool) -> dict[K, Tensor]:
-    """The complete `tensors` on the CPU, on the worker with `keep`; an empty dictionary on the others.
+def gathered(tensors: Mapping[K, Tensor], keep: bool, dtype: torch.dtype | None = None) -> dict[K, Tensor]:
+    """The complete `tensors` on the CPU, on the worker with `keep`; an empty dictionary on the others. With `dtype`,
+    numbers with a fraction have this type.
 
     All workers must call this, because each contributes its shares.
     """
     kept: dict[K, Tensor] = {}
     for name, tensor in tensors.items():
-        complete = full(tensor)
+        complete = full(tensor.to(dtype) if dtype and tensor.is_floating_point() else tensor)
         if keep:
             kept[name] = complete.cpu()
     return kept

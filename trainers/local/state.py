@@ -50,6 +50,7 @@ def fingerprint(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> str:
             job.rounds and [job.rounds.optimiser and job.rounds.optimiser.sha256],
             learning_rate_at(job, job.training.steps),  # which depends on the number of rounds only with a cosine
         ],
+        *([job.sampler.ahead] if job.sampler and job.sampler.ahead else []),
     ]
     if isinstance(job, SolverJob):
         parts += [job.signals.model_dump(), [asdict(question) for question in job.questions]]
@@ -87,6 +88,11 @@ def optimiser_folder(work_dir: Path) -> Path:
     return work_dir / "optimiser"
 
 
+def ahead_file(work_dir: Path, step: int) -> Path:
+    """The file with the rollouts of step `step`, if they were sampled before the step ahead of it was saved."""
+    return work_dir / "ahead" / f"{step}.json"
+
+
 def step_folders(work_dir: Path) -> list[Path]:
     """The step folders in `work_dir`, the oldest first."""
     numbered = [(int(m[1]), path) for path in work_dir.glob("step_*") if (m := _STEP.fullmatch(path.name))]
@@ -94,10 +100,11 @@ def step_folders(work_dir: Path) -> list[Path]:
 
 
 def remove_old_steps(work_dir: Path) -> None:
-    """Remove all but the newest two step folders.
+    """Remove all but the newest two step folders, with the rollouts that were sampled ahead.
 
     Only the caller of the training does so, while it has the job. After it has lost the job, the new caller's workers
     may be reading the older folders.
     """
     for old in step_folders(work_dir)[:-_KEPT]:
+        ahead_file(work_dir, read_state(old).step + 1).unlink(missing_ok=True)
         remove(old)

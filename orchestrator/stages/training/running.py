@@ -105,7 +105,8 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
     trained_on: dict[str, set[int]] = {}  # question -> the steps at which it is trained on; the same with any trainer
     if isinstance(job, SolverJob):
         for step in range(1, min(result.step, job.training.steps) + 1):
-            for question in questions_at(job, step):
+            refilled = round(result.metrics[step - 1].get("refilled", 0))
+            for question in questions_at(job, step, refilled):
                 trained_on.setdefault(question.question_id, set()).add(step)
     trained_rows = [TrainedOnRow(question, checkpoint.id, sorted(steps)) for question, steps in trained_on.items()]
     add_rollouts = store_rollouts(context, job.role, stored)
@@ -126,18 +127,12 @@ def train(context: Context, job: TrainJob, next_job: Callable[[TrainResult], Tra
 
 def sampling_spent(job: TrainJob, steps: Iterable[Mapping[str, float]]) -> Spent:
     """What the trainer sampled in some steps, from the mean lengths that it reports."""
-    prompts, rollouts = job.training.prompts_per_step, job.training.prompts_per_step * job.rollouts
-    return sum(
-        (
-            Spent(
-                prompts,
-                round(prompts * metrics.get("prompt_length", 0)),
-                round(rollouts * metrics.get("response_length", 0)),
-            )
-            for metrics in steps
-        ),
-        Spent(),
-    )
+    total = Spent()
+    for metrics in steps:
+        prompts = job.training.prompts_per_step + round(metrics.get("refilled", 0))
+        read, written = metrics.get("prompt_length", 0), metrics.get("response_length", 0)
+        total += Spent(prompts, round(prompts * read), round(prompts * job.rollouts * written))
+    return total
 
 
 def reward_spent(steps: Iterable[Mapping[str, float]]) -> Spent:

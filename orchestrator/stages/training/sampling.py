@@ -8,6 +8,7 @@ from pathlib import Path
 import ray
 
 from core.settings.config import RunConfig
+from core.settings.trainers import EasyR1Settings
 from core.types import Checkpoint, Role
 from orchestrator.installation.home import make_private
 from orchestrator.serving.applications import dtype_of, is_vllm, read_applications
@@ -25,7 +26,7 @@ def samples(config: RunConfig, role: Role, start: Checkpoint) -> dict[Role, Chec
 def sampler_of(context: Context, job: TrainJob) -> SamplerService | None:
     """What the trainer must know of the application that samples; None if it samples itself."""
     config, services = context.config, context.run.services
-    if not config.application_samples:
+    if isinstance(config.trainer, EasyR1Settings) or not config.application_samples:
         return None
     name = config.application(job.role)
     application = read_applications(config.serving.applications)[name]
@@ -39,6 +40,7 @@ def sampler_of(context: Context, job: TrainJob) -> SamplerService | None:
         memory=_memory(context, job),
         logprobs_comparable=not vllm or job.training.sampling.temperature == 1,
         same_engine=not vllm,
+        ahead=config.trainer.ahead,
     )
 
 
