@@ -90,7 +90,7 @@ def tracker_needs(config: RunConfig) -> Iterator[Need]:
     for name in TRACKERS:
         if name in config.trackers.to:
             here = find_spec(name) is not None
-            remedy = None if here else f"pip install -c constraints.txt -e '.[{name}]'"
+            remedy = None if here else f"pip install -e '.[{name}]'"
             yield Need("package", "trackers.to", name, here, remedy)
     if "wandb" in config.trackers.to and config.trackers.wandb_url is not None:
         here = bool(os.environ.get("WANDB_API_KEY"))

@@ -62,6 +62,7 @@ def _tensorboard(subject: Subject) -> Iterator[Send]:
 
 @contextmanager
 def _wandb(subject: Subject) -> Iterator[Send]:
+    os.environ["WANDB_ERROR_REPORTING"] = "false"
     import wandb
 
     url, known = subject.settings.wandb_url, set[str]()

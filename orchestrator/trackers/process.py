@@ -13,10 +13,12 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
+from fcntl import LOCK_EX, flock
 from queue import SimpleQueue
 from threading import Thread
 from urllib.parse import quote
 
+from core.files import make_folder
 from core.texts.redaction import without_secrets
 from core.texts.unicode import to_json
 from orchestrator.installation.home import home
@@ -48,9 +50,13 @@ def main(tracker: str, run: str, pages: str) -> None:
             stored = queries.runs.get_run(session, run)
             settings = queries.runs.config_from(stored).trackers
         guard(*filter(None, (settings.mlflow_url, settings.wandb_url)))
-        subject = Subject(run, stored.created_at.isoformat(), settings, home().trackers / run / tracker)
+        folder = home().trackers / run / tracker
+        subject = Subject(run, stored.created_at.isoformat(), settings, folder)
         adapter = next(adapter for name, adapter in ADAPTERS.items() if name == tracker)
-        follow(store, run, pages, lambda: adapter(subject), _news(), tell)
+        make_folder(folder.parent)
+        with folder.with_suffix(".lock").open("w") as lock:
+            flock(lock, LOCK_EX)  # after a kill, the process before this one may still be sending
+            follow(store, run, pages, lambda: adapter(subject), _news(), tell)
 
 
 def follow(

@@ -40,7 +40,7 @@ _at_work: dict[str, list[_Tracker]] = {}  # by run
 @contextmanager
 def tracked(run: Run) -> Iterator[None]:
     """Have the run's trackers get what is stored while the block runs."""
-    for name in run.config.trackers.to:
+    for name in dict.fromkeys(run.config.trackers.to):
         with only_shown(f"run {run} in {name}"):
             _at_work.setdefault(run.name, []).append(_started(run, name))
     try:

@@ -139,12 +139,11 @@ def test_a_tracker_that_fails_changes_no_row_and_is_named_once_in_the_log(
     if case.startswith("hangs"):
         monkeypatch.setattr(tracked, "PATIENCE_S", 5.0)
     run = tracked_run(sqlite, home, Trackers(to=("wandb",)))
-    with tracked.tracked(run):
-        with run_log.recorded(home, NAME, 1, "train_solver"):
-            add(sqlite, [1])
-            waited_for = home.trackers / NAME / "wandb" if case.endswith("the end") else reached
-            wait_until(waited_for.exists, case)
-            add(sqlite, [2, 3])
+    with tracked.tracked(run), run_log.recorded(home, NAME, 1, "train_solver"):
+        add(sqlite, [1])
+        waited_for = home.trackers / NAME / "wandb" if case.endswith("the end") else reached
+        wait_until(waited_for.exists, case)
+        add(sqlite, [2, 3])
     assert reached.exists()
     assert rows_of(sqlite, home) == rows_without_trackers(home, tmp_path / "other.db")
     [event] = last_events(home.run_logs, NAME, 100)
