@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
 
 from core.settings.trackers import Trackers
 from orchestrator.installation.home import Home
@@ -15,6 +19,18 @@ from storage.session import Store
 from tests.synthetic_run import CONFIG, NO_SERVICES, add_iteration, create
 
 NAME = "tracked"
+KEY = "words-of-a-key"
+
+
+def fake_wandb(patch: pytest.MonkeyPatch, folder: Path, how: str) -> Path:
+    """Have W&B's adapter use the package in `fake_trackers`, which fails in this way. Returns the file that it makes
+    first."""
+    reached, package = folder / "reached", Path(__file__).parent / "fake_trackers"
+    patch.setenv("FAKE_TRACKER", how)
+    patch.setenv("FAKE_TRACKER_REACHED", str(reached))
+    patch.setenv("WANDB_API_KEY", KEY)
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    return reached
 
 
 def tracked_run(store: Store, home: Home, trackers: Trackers) -> Run:

@@ -8,6 +8,7 @@ became of the process before. MLflow's server keeps what it has, and is asked fo
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,6 +67,7 @@ def _wandb(subject: Subject) -> Iterator[Send]:
     import wandb
 
     url, known = subject.settings.wandb_url, set[str]()
+    key = f"{subject.run}-{re.sub('[^0-9]', '', subject.created)}"  # W&B may have a run of this name from elsewhere
     shutil.rmtree(subject.folder, ignore_errors=True)
     subject.folder.mkdir(parents=True)
     address = {} if url is None else {"base_url": url, "api_key": os.environ["WANDB_API_KEY"]}
@@ -74,7 +76,7 @@ def _wandb(subject: Subject) -> Iterator[Send]:
     )
     run = wandb.init(
         project=subject.settings.project,
-        id=subject.run,  # without `resume`, which would add to what W&B has of the run
+        id=key,  # without `resume`, which would add to what W&B has of the run
         name=subject.run,
         dir=subject.folder,
         mode="offline" if url is None else "online",

@@ -76,9 +76,10 @@ def follow(
     known, sent, said = dict[tuple[str, int], Metric](), dict[tuple[str, int], Metric](), dict[str, str]()
     for iterations in news:
         try:
-            others = [] if iterations is None else [of for of in known.values() if of.iteration not in iterations]
+            some = iterations if known else None  # the first reading may have failed
+            others = [] if some is None else [metric for metric in known.values() if metric.iteration not in some]
             kept = [metric for metric in others if metric.kind == "training"]
-            known = {(metric.name, metric.x): metric for metric in (*kept, *metrics_of(store, run, iterations))}
+            known = {(metric.name, metric.x): metric for metric in (*kept, *metrics_of(store, run, some))}
             labels = _labels(store, run, pages)
             if send is None or any(known.get(key) != metric for key, metric in sent.items()):
                 send = None  # in case that the next line fails

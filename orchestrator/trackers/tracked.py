@@ -88,14 +88,15 @@ def _end(trackers: list[_Tracker]) -> None:
     for tracker in trackers:
         _write(tracker, "end\n")
     for tracker in trackers:
-        try:
-            tracker.process.wait(max(0.0, deadline - time.monotonic()))
-        except TimeoutExpired:
+        with tracker.process as process:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except TimeoutExpired:
+                _say_error(tracker)
+                _say(tracker, f"it has not taken the run's last figures within {PATIENCE_S} s, and was ended")
+                os.killpg(process.pid, SIGKILL)  # also what it has started
+                process.wait()
             _say_error(tracker)
-            _say(tracker, f"it has not taken the run's last figures within {PATIENCE_S} s, and was ended")
-            os.killpg(tracker.process.pid, SIGKILL)  # also what it has started
-            tracker.process.wait()
-        _say_error(tracker)
 
 
 def _say_error(tracker: _Tracker) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from core.settings.trackers import Trackers
 from orchestrator.installation.home import Home
 from orchestrator.reporting import run_log
+from orchestrator.stages.training.metrics import store_step
 from orchestrator.trackers import tracked
 from orchestrator.trackers.adapters import Send
 from orchestrator.trackers.process import follow
@@ -20,10 +20,8 @@ from storage.files.run_logs import last_events
 from storage.session import Store, open_store
 from tests.chaos.contents import contents_of
 from tests.live import wait_until
-from tests.tracked_run import NAME, add, repeat_steps, tracked_run
-
-FAKES = Path(__file__).parents[1] / "fake_trackers"
-KEY = "words-of-a-key"
+from tests.synthetic_run import context_of
+from tests.tracked_run import KEY, NAME, add, fake_wandb, repeat_steps, tracked_run
 
 
 class Recorded:
@@ -118,9 +116,21 @@ def test_steps_go_on_over_the_iterations_and_a_value_that_is_no_number_is_none(s
     assert (kl[19].value, kl[20].value) == (None, None)
 
 
+@pytest.mark.heavy
+def test_a_tracker_is_told_of_a_step_as_soon_as_it_is_stored(
+    sqlite: Store, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = fake_wandb(monkeypatch, tmp_path, "raises at each call")  # there is none before the first step
+    with tracked.tracked(tracked_run(sqlite, home, Trackers(to=("wandb",)))):
+        wait_until((home.trackers / NAME / "wandb").exists, "the tracker's start")
+        assert not reached.exists()
+        store_step(context_of(sqlite, NAME, 1), "solver", {"step": 1.0, "kl": 0.5})
+        wait_until(reached.exists, "the first point")
+
+
 CASES = [
-    *(f"{how} at {when}" for how in ("raises", "hangs") for when in ("import", "start", "each call", "the end")),
-    "crashes at start",
+    *(f"raises at {when}" for when in ("import", "start", "each call", "the end")),
+    *(f"hangs at {when}" for when in ("start", "each call", "the end")),
     "crashes at each call",
     "exits at each call",
 ]
@@ -131,13 +141,9 @@ CASES = [
 def test_a_tracker_that_fails_changes_no_row_and_is_named_once_in_the_log(
     case: str, sqlite: Store, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reached, paths = tmp_path / "reached", [str(FAKES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("FAKE_TRACKER", case)
-    monkeypatch.setenv("FAKE_TRACKER_REACHED", str(reached))
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    if case.startswith("hangs"):
-        monkeypatch.setattr(tracked, "PATIENCE_S", 5.0)
+    reached = fake_wandb(monkeypatch, tmp_path, case)
+    if case in ("hangs at start", "hangs at each call"):  # it hangs already when the run ends
+        monkeypatch.setattr(tracked, "PATIENCE_S", 0.5)
     run = tracked_run(sqlite, home, Trackers(to=("wandb",)))
     with tracked.tracked(run), run_log.recorded(home, NAME, 1, "train_solver"):
         add(sqlite, [1])
