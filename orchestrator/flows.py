@@ -54,6 +54,7 @@ from orchestrator.stages import ask_a_person
 from orchestrator.stages.by_name import last_write_of
 from orchestrator.stages.context import Context
 from orchestrator.stages.training.running import warm_up
+from orchestrator.trackers.tracked import tell_trackers, tracked
 from services.inference.keys import hide_keys
 from services.prefect.flow_runs import EXISTING
 from storage.errors import LeaseLost
@@ -172,7 +173,7 @@ def _run_to_its_end(
                 here, store, name, preset, iterations, overrides, flow_name, given.config if given else None
             )
             run = Run(name, here, store, here.services(), config)
-            with at_hand(run), _suspension_noted(run), runs.status_kept(run), artifacts.flushed():
+            with at_hand(run), tracked(run), _suspension_noted(run), runs.status_kept(run), artifacts.flushed():
                 artifacts.dashboard_link(name, run.services.pages_url)
                 for stage in stages_of(config, 0):
                     _stage_task(run, 0, stage)
@@ -218,8 +219,9 @@ def _opened(run: str, t: int) -> Iterator[Run]:
         with artifacts.flushed():
             _tag(store, run, iteration=t)
         config = runs.stored_config(store, run)
-        with run_held(store, run), artifacts.flushed():
-            yield Run(run, home(), store, home().services(), config)
+        its_run = Run(run, home(), store, home().services(), config)
+        with run_held(store, run), tracked(its_run), artifacts.flushed():
+            yield its_run
 
 
 def _tag(store: Store, run: str, preset: str = "", iteration: int | None = None) -> None:
@@ -300,6 +302,7 @@ def run_stage(run: Run, t: int, stage: Stage, answer: dict[str, Any] | None = No
     with run_log.recorded(run.home, run.name, t, stage):
         refuse_spent(run.store, run.name, run.config)
         result = run_once(run.store, key, body)
+        tell_trackers(run.name, t)
         ending = f"{time.monotonic() - started:.1f} s" if ran else "it was done before"
         with logs.only_shown(f"the result of {stage} {t}"):
             with run.store.read() as session:

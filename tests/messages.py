@@ -64,6 +64,9 @@ TOML = (
     '[challenger.template]\nuser = ""',
     '[challenger.template]\nexamples = ["<question>1 + 2?</question> 3", "What is 3?"]',
     '[challenger]\ntemplate.examples = ["<question>1 + 2?</question> 3"]\nreward.format = "tags_and_answer"',
+    '[trackers]\nto = ["tensorbord"]',
+    '[trackers]\nto = ["mlflow"]',
+    '[trackers]\nmlflow_url = "a:5000"\nproject = ""',
 )
 
 OVERRIDES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -179,6 +182,8 @@ COMMANDS = (
     "evaluate nobody:1 micro",
     "evaluate nowhere micro",
     "export evaluation 0000000000000000 r.jsonl",
+    "export metrics nobody r.csv",
+    "export metrics demo r.txt",
     "export questions demo 1 r.txt",
     "export questions nobody 1 r.csv",
     "export questions 1 r.csv",

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from core.settings.trackers import TRACKERS
+
 ROOT = Path(__file__).parents[1]
 OUR_PACKAGES = {"core", "storage", "services", "trainers", "orchestrator", "benchmarks", "tests"}
 INFERENCE = {
@@ -106,9 +108,10 @@ def test_every_package_that_is_imported_is_named_in_pyproject(package: str) -> N
     """Another package may cease to require it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
-    extras = ("vllm", "dev") if package == "benchmarks" else ("vllm",)  # some measure what only developers install
+    developers = ["dev"] if package == "benchmarks" else []  # some measure what only developers install
+    extras = ("vllm", *TRACKERS, *developers)
     requirements = [*project["dependencies"], *(text for extra in extras for text in optional[extra])]
-    named = {canonicalize_name(Requirement(text).name) for text in requirements}
+    named = {canonicalize_name(Requirement(text).name).removesuffix("-skinny") for text in requirements}
     distributions = packages_distributions()
     tops = {module.split(".")[0] for _, module in imports(package)}
     unnamed = [

@@ -14,6 +14,7 @@ from core.settings.costs import Budget, Rates
 from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
 from core.settings.prompts import Prompts
 from core.settings.serving import Serving
+from core.settings.trackers import Trackers
 from core.settings.trainers import LocalSettings, TrainerSettings
 from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
 from core.statistics.alerts import Alerts
@@ -102,6 +103,7 @@ class _Run(SettingsTable):
     checkpoints: Retention = Retention()
     rates: Rates = Rates()
     budget: Budget = Budget()
+    trackers: Trackers = Trackers()
 
     @model_validator(mode="after")
     def _money_has_a_price(self) -> Self:

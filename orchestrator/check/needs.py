@@ -15,6 +15,7 @@ from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS
 from core.settings.prompts import Prompts
 from core.settings.serving import Service
+from core.settings.trackers import TRACKERS
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
 from orchestrator.question_sets.benchmarks import definition_of, evaluated_in, expected_file, is_here
@@ -81,7 +82,21 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
         needs.append(Need("judge", "audit.oracle", nobody, False, _ADD_A_JUDGE))
     for service in config.solver.signals.services(config.solver.reward):
         needs.append(Need("service", "solver.signals", service.model, _has_key(service)))
-    return needs
+    return [*needs, *tracker_needs(config)]
+
+
+def tracker_needs(config: RunConfig) -> Iterator[Need]:
+    """The packages of the run's trackers, and the key of W&B's server."""
+    for name in TRACKERS:
+        if name in config.trackers.to:
+            here = find_spec(name) is not None
+            remedy = None if here else f"pip install -e '.[{name}]'"
+            yield Need("package", "trackers.to", name, here, remedy)
+    if "wandb" in config.trackers.to and config.trackers.wandb_url is not None:
+        here = bool(os.environ.get("WANDB_API_KEY"))
+        yield Need(
+            "service", "trackers.wandb_url", "WANDB_API_KEY", here, None if here else "set it where the run is started"
+        )
 
 
 def services_of(config: RunConfig) -> list[Service]:

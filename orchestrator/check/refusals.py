@@ -20,7 +20,15 @@ from core.settings.trainers import EasyR1Settings, LocalSettings
 from core.types import TINY_BASES
 from core.validation.faults import Fault, listed
 from orchestrator.check.layout import undivided
-from orchestrator.check.needs import MODEL_REMEDY, base_model, needs_of, prompt_needs, prompt_settings, prompts_remedy
+from orchestrator.check.needs import (
+    MODEL_REMEDY,
+    base_model,
+    needs_of,
+    prompt_needs,
+    prompt_settings,
+    prompts_remedy,
+    tracker_needs,
+)
 from orchestrator.check.size.shapes import SizingError, shape_of
 from orchestrator.installation.home import NotUp, home
 from orchestrator.question_sets.benchmarks import BenchmarkError, evaluated_in, is_fetched, is_here, read_suite
@@ -75,6 +83,9 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
         yield from _raised(setting, partial(keys_of, services), InferenceError)
     if config.audit.program is not None:
         yield from _raised("audit.program.file", partial(refuse_unrunnable, config.audit.program), ProgramError)
+    for need in tracker_needs(config):
+        if not need.here:
+            yield Fault(need.setting, f"{need.what} is not here", remedy=need.remedy)
     folder = base_model(config)
     if new and not (folder / "config.json").is_file():
         got = f"{folder}, which has no config.json"

@@ -1,4 +1,5 @@
-"""`coevo export`: questions of runs, the votes on them, or an evaluation's records, as a file with a manifest."""
+"""`coevo export`: questions of runs, the votes on them, a run's metrics, or an evaluation's records, as a file with a
+manifest."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from pydantic import ValidationError
 from core.settings.parsing import ConfigError
 from core.validation.pydantic_errors import fault_of
 from orchestrator.cli import questions
-from orchestrator.cli.terminal import AsJson, Kept, opened, print_json, suggest_runs, writing
+from orchestrator.cli.terminal import AsJson, Kept, RunName, opened, print_json, suggest_runs, writing
 from services.evaluations.exports import export_records
+from services.views.metric_exports import export_metrics
 from storage.exports.columns import What
 from storage.exports.files import PLAIN_FORMATS, Export, PlainFormat, manifest_path_of
 from storage.exports.runs import SUFFIXES, Format
@@ -24,7 +26,7 @@ from storage.exports.selection import ITERATIONS_HELP, Selection, runs_of
 
 Kind = TypeVar("Kind")
 
-export = typer.Typer(help="Write questions, votes or an evaluation's records to a file.", no_args_is_help=True)
+export = typer.Typer(help="Write questions, votes, metrics or an evaluation's records to a file.", no_args_is_help=True)
 _RECORDS: dict[str, PlainFormat] = {f".{kind}": kind for kind in PLAIN_FORMATS}  # by the ending of a file's name
 _QUESTIONS: dict[str, Format] = {f".{suffix}": kind for kind, suffix in SUFFIXES.items()}
 File = Annotated[
@@ -99,6 +101,18 @@ def rows(
     elif run:
         selection = replace(selection, runs=tuple(run) if len(run) > 1 else run[0])
     _copy(export_rows(store, coevo_home.exports, selection, kind, coevo_home.texts), file, as_json)
+
+
+@export.command("metrics")
+def metrics(run: RunName, file: File, as_json: AsJson = False) -> None:
+    """Write all that was measured of a run: .jsonl, .csv or .parquet, one row for each training metric of a step, each
+    figure of a series and each evaluation, with its interval and n.
+
+    The manifest is written beside the file; --json prints it too (docs/dashboard.md).
+    """
+    kind = _format(file, _RECORDS)
+    coevo_home, store = opened()
+    _copy(export_metrics(store, coevo_home.exports, run, kind), file, as_json)
 
 
 @export.command("evaluation")

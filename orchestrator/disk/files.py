@@ -21,7 +21,8 @@ from storage.files.run_logs import log_files
 from storage.files.texts import evaluation_path
 from trainers.folders import remove
 
-Kind = Literal["checkpoints", "optimisers", "texts", "work", "exports"]  # of the files of a run, as the home's folders
+# Of the files of a run, as the home's folders.
+Kind = Literal["checkpoints", "optimisers", "texts", "work", "exports", "trackers"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 EVALUATIONS = "_evaluations"  # in the folders of texts and exports, beside those of the runs
 ROLES: tuple[CheckpointRole, ...] = tuple(role for part in get_args(CheckpointRole) for role in get_args(part))

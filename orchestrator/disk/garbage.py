@@ -2,7 +2,8 @@
 
 Garbage is:
 
-- a run's folder of checkpoints, optimiser's moments, texts, work in progress or exports, if the store has no such run;
+- a run's folder of checkpoints, optimiser's moments, texts, work in progress, exports or trackers' files, if the store
+  has no such run;
 - a checkpoint without a row, or with a row that says "files removed"; moments that no stage's result names;
 - folders into which a checkpoint was copied, or that were being removed, when a process died;
 - parts of a stage's texts, and its work in progress, once the stage is done; the work of a run that is done or stopped;
@@ -12,7 +13,7 @@ Garbage is:
 
 What a live process may be writing is left alone. A run's files are removed only while this process holds the lease on
 the run, so no process works on it. Whatever changed lately is left too, because exports and evaluations have no lease.
-Only the five folders of `orchestrator.disk.files.KINDS` are looked at, and in them only names that coevo gives.
+Only the folders of `orchestrator.disk.files.KINDS` are looked at, and in them only names that coevo gives.
 """
 
 from __future__ import annotations

@@ -180,6 +180,10 @@ class Home:
         return self.path / "exports"
 
     @property
+    def trackers(self) -> Path:
+        return self.path / "trackers"
+
+    @property
     def ray_temp(self) -> Path:
         """The folder of Ray's sockets. It is not in `path`, because a socket's path may have only about 100 characters.
 

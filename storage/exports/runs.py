@@ -25,7 +25,7 @@ from storage.session import Store
 Format = Literal["jsonl", "csv", "parquet", "huggingface"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 SUFFIXES: dict[Format, str] = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "huggingface": "zip"}
-_MOST_FILES = 200  # of a run, and of several runs; there are as many files as filters, so older ones are removed
+MOST_FILES = 200  # of a run, and of several runs; there are as many files as filters, so older ones are removed
 
 
 def export(
@@ -113,7 +113,7 @@ def plan(
                 write_rows(file, kind, schema, rows)
         return {**described, **rows.counts(), **size_of(path)}
 
-    return Planned(path, write, _MOST_FILES)
+    return Planned(path, write, MOST_FILES)
 
 
 class _CountedRows:

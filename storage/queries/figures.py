@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.questions.filtering import FilterStats
@@ -50,6 +50,13 @@ def train_metrics_of(
     conditions = [TrainMetrics.run == run, *(column == value for column, value in given if value is not None)]
     key = [TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name]
     return find_rows(session, TrainMetrics, TrainMetric, *conditions, order=key)
+
+
+def last_steps(session: Session, run: str) -> dict[tuple[Role, int], int]:
+    """(role, iteration) -> the last step of the training that has metrics, in order of the iterations."""
+    key = (TrainMetrics.role, TrainMetrics.iteration)
+    statement = select(*key, func.max(TrainMetrics.step)).where(TrainMetrics.run == run).group_by(*key)
+    return {(role, iteration): step for role, iteration, step in session.execute(statement.order_by(key[1], key[0]))}
 
 
 def metric_names(session: Session, run: str, *, role: Role) -> set[str]:

@@ -22,8 +22,8 @@ from storage.queries.tables import columns, find_row, find_rows, insert_new, tab
 from storage.rows import Run, RunDetail, RunOrigin, RunStatus
 
 # A run's name is part of keys and of paths.
-# Settings that do not change what a run computes, only how far it goes and what stays of it.
-LIMITS = ("iterations", "checkpoints", "budget", "rates")
+# Settings that do not change what a run computes, only how far it goes, what stays of it and who shows it.
+LIMITS = ("iterations", "checkpoints", "budget", "rates", "trackers")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

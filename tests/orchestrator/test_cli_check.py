@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from core.types import Spent, StageKey
+from orchestrator.check import needs
 from orchestrator.check.presets import preset_names
 from orchestrator.cli import app
 from orchestrator.installation.home import MICRO_MODEL, Home
@@ -100,6 +102,18 @@ def test_a_fault_names_its_setting(
     printed = check(preset, *settings)
     assert {*texts(printed)} == faults
     assert not {*texts(printed, "warnings")} & faults
+
+
+def test_what_a_tracker_lacks_is_found_before_the_run_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    settings = ('trackers.to=["wandb", "tensorboard"]', "trackers.wandb_url=https://api.wandb.ai")
+    monkeypatch.setattr(needs, "find_spec", lambda _name: None)
+    printed = check("demo", *settings)["faults"]
+    faults = [(fault["setting"], *re.findall("(tensorboard|wandb) is not", fault["text"])) for fault in printed]
+    assert faults == [("trackers.to", "tensorboard"), ("trackers.to", "wandb"), ("trackers.wandb_url",)]
+    monkeypatch.setattr(needs, "find_spec", lambda name: name)
+    monkeypatch.setenv("WANDB_API_KEY", "words-of-a-key")
+    assert texts(check("demo", *settings)) == {}
 
 
 FEW = ("solver.training.prompts_per_step=33", "prompts.limit=32")

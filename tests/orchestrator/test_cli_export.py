@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
@@ -13,6 +15,7 @@ from core.types import Rollout, question_id
 from orchestrator.disk.files import exports_of_runs
 from orchestrator.installation.home import Home
 from services.api.app import create_app
+from services.drift.series import refresh
 from storage import queries
 from storage.exports.files import OF_RUNS
 from storage.rows import ExperimentRun
@@ -43,6 +46,32 @@ def test_records_and_questions_are_written_with_their_manifests(key: str, tmp_pa
     assert {row["run"] for row in rows} == {"demo"}
     kept, rows = exported("questions", "demo", "1", "--kept", tmp_path / "kept.jsonl")
     assert 0 < kept["rows"] == len(rows) == every["verdicts"]["kept"] < every["rows"]
+
+
+def test_metrics_are_written_with_their_intervals_and_a_later_value_makes_another_file(
+    key: str, sqlite: Store, tmp_path: Path
+) -> None:
+    with sqlite.write() as session:
+        refresh(session, "demo", 1)
+    manifest, rows = exported("metrics", "demo", tmp_path / "metrics.jsonl")
+    assert manifest["rows"] == sum(manifest["kinds"].values()) == len(rows)
+    assert [*rows[0]] == manifest["columns"]
+    [accuracy] = [row for row in rows if row["name"] == "label_accuracy/kept/exact"]
+    assert (accuracy["kind"], accuracy["iteration"], accuracy["step"], accuracy["x"]) == ("series", 1, None, 1)
+    assert accuracy["lower"] < accuracy["value"] < accuracy["upper"]
+    kl = [row for row in rows if row["name"] == "training/solver/kl"]
+    assert [row["x"] for row in kl] == [*range(1, 61)]
+    assert (kl[20]["iteration"], kl[20]["step"], kl[20]["role"]) == (2, 1, "solver")
+    assert {row["x"] for row in rows if row["name"] == "evaluation/micro/pass_at_1"} == {0, 1, 2, 3}
+    for ending in ("csv", "parquet"):
+        coevo("export", "metrics", "demo", tmp_path / f"metrics.{ending}")
+    read = pq.read_table(tmp_path / "metrics.parquet").to_pylist()
+    assert read == rows
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == [str(row["value"]) for row in rows]
+    with sqlite.write() as session:
+        refresh(session, "demo", 2)
+    assert exported("metrics", "demo", tmp_path / "metrics.jsonl")[0]["rows"] > manifest["rows"]
 
 
 def test_a_list_of_iterations_is_exported_and_counted_over_rest(key: str, sqlite: Store, tmp_path: Path) -> None:

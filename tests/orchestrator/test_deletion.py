@@ -42,6 +42,7 @@ def create(store: Store, home: Home, run: str) -> None:
         home.texts / run / "1/label_questions.parquet",
         home.work / run / "2/train_solver/step_5/state.json",
         home.exports / run / f"1/{run}-1-all-0123456789ab.csv",
+        home.trackers / run / "tensorboard/events.out.tfevents.1.host.2.0",
         home.run_logs / f"{run}.log",
         home.run_logs / f"{run}.log.2",
         *(evaluation_path(home.texts, key) for key in evaluations),

@@ -131,7 +131,7 @@ REFUSED: list[tuple[tuple[str, str, int, dict[str, Any]], type[Exception], str]]
     (("a", "nosuch", 0, {}), RunError, "preset: 'nosuch': .* expected one of demo, .*rzero, "),
     (("a", "demo", -1, {}), RunError, "iterations: .* got -1"),
     (("a", "", 0, {}), StoreError, "run a"),
-    (("a", "", 0, {"seed": 1}), RunError, "overrides: .*checkpoints, budget and rates"),
+    (("a", "", 0, {"seed": 1}), RunError, "overrides: .*checkpoints, budget, rates and trackers"),
     (("../a", "demo", 0, {}), RunError, "name: "),
     (("a", "demo", 0, {"base_model": "nowhere"}), RunError, "base_model: .* got nowhere"),
     (("a", "demo", 0, {"evaluation.benchmark": "n.jsonl"}), RunError, r"evaluation\.benchmark: benchmark n\.jsonl"),

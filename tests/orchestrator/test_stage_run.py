@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,6 +13,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.runtime import flow_run as current
 
 from core.errors import CoevoError
+from core.settings.trackers import Trackers
 from orchestrator import flows
 from orchestrator.installation import reachable
 from orchestrator.installation.home import Home, NotUp, Services
@@ -20,11 +23,14 @@ from orchestrator.reporting import artifacts
 from orchestrator.run import Run
 from orchestrator.stages.by_name import STAGE_FUNCTIONS
 from orchestrator.stages.context import Context
+from orchestrator.trackers.tracked import tracked
 from storage import queries
 from storage.files.run_logs import last_events
 from storage.session import open_store
+from tests.live import wait_until
 from tests.logging_process import console
 from tests.synthetic_run import add_evaluations, create, held_out, run_of
+from tests.tracked_run import fake_wandb
 
 
 @pytest.fixture
@@ -90,6 +96,25 @@ def test_the_base_model_s_accuracy_is_known_after_the_first_evaluation(
     assert artifact.description == "demo, iteration 0: result of evaluate"
     assert "| micro pass@1 | 50.0% | [44.3, 55.7] | 12 |" in str(artifact.data)
     assert str(artifact.data).endswith("[http://127.0.0.1:8080/runs/demo](http://127.0.0.1:8080/runs/demo)")
+
+
+@pytest.mark.usefixtures("prefect")
+def test_the_run_s_trackers_are_told_of_a_stage_that_has_ended(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STAGE_FUNCTIONS, "evaluate", evaluate_base)
+    reached = fake_wandb(monkeypatch, tmp_path, "raises at each call")
+    run = opened(home)
+    run = replace(run, config=run.config.model_copy(update={"trackers": Trackers(to=("wandb",))}))
+
+    @flow
+    def first_stage() -> None:
+        with tracked(run):
+            wait_until((home.trackers / "demo" / "wandb").exists, "the tracker's start")
+            flows.run_stage(run, 0, "evaluate")
+            wait_until(reached.exists, "the first point")
+
+    first_stage()
 
 
 @pytest.mark.usefixtures("prefect")

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Role, StageKey
 from orchestrator.stages.context import Context
+from orchestrator.trackers.tracked import tell_trackers
 from storage import queries
 from storage.session import DATABASE_ERRORS
 
@@ -41,3 +42,4 @@ def store_step(context: Context, role: Role, metrics: Metrics) -> None:
     """Store the metrics of the step that has just ended. If the database is busy, they are stored at the end."""
     with suppress(*DATABASE_ERRORS), context.write() as session:
         replace_metrics(session, context.key, role, [metrics], after=int(metrics["step"]) - 1)
+    tell_trackers(context.run.name, context.iteration)
