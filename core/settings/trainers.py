@@ -32,7 +32,7 @@ class LocalSettings(SettingsTable):
     sampler: Literal["embedded", "application"] = "embedded"
     # 1: an application samples the rollouts of the next step while the trainer updates. They are then by the policy
     # before the last step.
-    ahead: Literal[0, 1] = 0
+    ahead: int = Field(0, ge=0, le=1)
     sampling_rows: Positive = 512  # rollouts that a worker samples at once; the others are sampled afterwards
     own_processes: bool = True  # False: one worker on a CPU in the process of the run, which needs no start
     checkpoint_activations: bool = False  # keep only the input of each layer; compute the rest again for the gradients
