@@ -239,6 +239,7 @@ _ALL: tuple[Figure, ...] = (
         "Sampler's largest gap",
         "Largest difference of sampler's and trainer's log-probabilities of a token",
     ),
+    _in_steps("staleness", "", "Staleness of rollouts", "Steps that the sampling policy is behind"),
     _in_steps(
         "challenger_policy_entropy",
         "nats",

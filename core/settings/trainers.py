@@ -44,7 +44,7 @@ class LocalSettings(SettingsTable):
     sampler: Literal["embedded", "application"] = "embedded"
     # 1: an application samples the rollouts of the next step while the trainer updates. They are then by the policy
     # before the last step.
-    ahead: Literal[0, 1] = 0
+    ahead: int = Field(0, ge=0, le=1)
     # The most that a token weighs which vLLM, or an earlier policy, has sampled. Its weight is its importance: its
     # probability by the policy that is trained, over that by its sampler. None: it weighs 1.
     importance_cap: Scale | None = 2.0

@@ -54,7 +54,7 @@ _SHARD = "2GB"  # of one file of weights: their digests are computed at the same
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Every rank has one and calls all together with the others."""
+    """Every rank has one, and makes each call together with the others."""
 
     # Takes a step and its prompts, and returns a completion for each prompt and the figures of the sampling.
     sample: Callable[[int, Sequence[Prompt]], tuple[list[Completion], Metrics]]
@@ -102,7 +102,7 @@ class _Application:
             own = self._ranks.own(rollouts_at(self._job, step + 1))
             self._asked = self._thread.submit(self._ask, own)
         if self._service.ahead:
-            figures["staleness"] = float(ahead is not None)  # in steps
+            figures["staleness"] = float(ahead is not None)
         return completions, figures
 
     def sample_more(self, prompts: Sequence[Prompt]) -> list[Completion]:
@@ -238,7 +238,8 @@ def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Pa
     """Write a model folder that appears when it is complete; returns the bytes of its weights."""
     with appearing(folder) as temporary:
         model.save_pretrained(temporary, state_dict=weights, max_shard_size=_SHARD)
-        for file in start.iterdir():
-            if ".safetensors" not in file.name and file.is_file() and not (temporary / file.name).exists():
+        others = [file for file in start.iterdir() if file.is_file() and ".safetensors" not in file.name]
+        for file in others:
+            if file.name != "manifest.json" and not (temporary / file.name).exists():
                 (temporary / file.name).symlink_to(file.resolve())
     return sum(file.stat().st_size for file in folder.glob("*.safetensors"))

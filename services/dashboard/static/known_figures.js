@@ -31,6 +31,7 @@ export const FIGURES = {
   wrong_entropy: { title: "Entropy of wrong rollouts", unit: "nats per token", share: false },
   sampler_gap: { title: "Sampler's gap", unit: "nats per token", share: false },
   sampler_gap_max: { title: "Sampler's largest gap", unit: "nats per token", share: false },
+  staleness: { title: "Staleness of rollouts", unit: "", share: false },
   challenger_policy_entropy: { title: "Challenger's policy entropy", unit: "nats per token", share: false },
   challenger_kl: { title: "Challenger's KL to the reference", unit: "nats per token", share: false },
   challenger_reward: { title: "Challenger's reward", unit: "", share: false },
