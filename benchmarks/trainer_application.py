@@ -40,7 +40,7 @@ def run() -> dict[str, Any]:
         serve_checkpoints(services, {"solver": base}, one_replica(home, "embedded"))
         home.memory.mkdir(parents=True, mode=0o700)
         service = SamplerService(
-            services.endpoint("solver"), "solver", services.dashboard_url, "bench", "float32", home.memory, True
+            services.endpoint("solver"), "solver", services.dashboard_url, "bench", "float32", home.memory, True, True
         )
         with patch.dict(os.environ, {access.RAY_TOKEN: services.ray_token}):
             for turn in range(_ROUNDS):

@@ -21,7 +21,7 @@ class Lora(SettingsTable):
     """
 
     rank: Positive = 32
-    alpha: Scale = 32
+    alpha: Positive = 32
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"  # names of linear layers; all but the output head
 
 

@@ -199,7 +199,7 @@ def test_a_training_whose_rollouts_vllm_samples(
     job = solver_job(tmp_path / "job", 4, steps=3, prompts_per_step=4, rollouts_per_prompt=4, learning_rate=1e-4)
     sampling = job.training.sampling.model_copy(update={"temperature": temperature})
     service = SamplerService(
-        client.url, "solver", live.services.dashboard_url, "t", "float32", None, logprobs_comparable=temperature == 1
+        client.url, "solver", live.services.dashboard_url, "t", "float32", None, temperature == 1, same_engine=False
     )
     job = replace(job, start=base, sampler=service, training=job.training.model_copy(update={"sampling": sampling}))
     metrics, held = list[dict[str, float]](), list[str]()

@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from core.grading.grader import Grader
-from core.settings.trainers import EasyR1Settings
+from core.settings.trainers import EasyR1Settings, LocalSettings
 from orchestrator.installation.home import MICRO_MODEL
 from services.inference.engines.base import Completion
 from tests.fake_service import fake_service
@@ -160,12 +160,14 @@ def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[
         gradients.update({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
 
     optimiser.register_step_pre_hook(keep)
-    learned = [group for group, scored in enumerate(earned.groups) if scored.learn]
+    learned = {group: [*range(trained.job.trained)] for group, scored in enumerate(earned.groups) if scored.learn}
     rows_learned_from = [row for group in learned for row in batch_indices(trained, number)[group]]
     rows = [
         Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from
     ]
-    learner = Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace(model=model)
+    no: Any = None
+    learner = Learner(trained.job, LocalSettings(), Ranks(), no, engine, no, reference, optimiser)
     figures, _ = _update(learner, number, rows, earned, learned)
     return figures, gradients
 

@@ -202,8 +202,8 @@ class _Application:
             figures = token_logprobs(model, ids.to(model.device), mask.to(model.device), training.sampling.temperature)
             for i, (_, completion) in enumerate(batch):
                 logprobs, entropies = (tensor[i].cpu()[mask[i]] for tensor in figures)
-                own = {} if self._service.logprobs_comparable else {"logprobs": tuple(logprobs.tolist())}
-                result.append(replace(completion, mean_entropy=float(entropies.mean()), **own))
+                own = completion.logprobs if self._service.logprobs_comparable else tuple(logprobs.tolist())
+                result.append(replace(completion, mean_entropy=float(entropies.mean()), logprobs=own))
         return result
 
 

@@ -17,11 +17,12 @@ from services.inference.encoding import encode_chat
 from services.inference.engines.base import Completion, Prompt
 from services.inference.engines.embedded import TransformersEngine
 from trainers.base import LARGEST_SAMPLER_GAP, TrainError, TrainJob
+from trainers.local.batches import Row
 from trainers.local.ranks import Ranks
 from trainers.local.rewards import Reward
 from trainers.local.sampler import Sampler
 from trainers.local.state import Metrics
-from trainers.local.update import Row, set_learning_rate, update
+from trainers.local.update import set_learning_rate, update
 from trainers.rewards import Rewarded, group_seed
 from trainers.rollouts import Sample, folder_in, sampled_prompts, write_step
 from trainers.schedule import learning_rate_at, rollouts_at
