@@ -8,6 +8,7 @@ from typing import Any
 
 from core.grading.grader import Grader
 from core.settings.parsing import load_config
+from core.settings.trainers import LocalSettings
 from core.types import Checkpoint
 from orchestrator.installation.home import MICRO_MODEL, PRESETS
 from trainers.base import SolverJob, TrainQuestion
@@ -40,8 +41,13 @@ def base_checkpoint(model: Path) -> Checkpoint:
     return Checkpoint("bench/base/0", "bench", "base", 0, 0, str(model), "0" * 64, None)
 
 
-def train_here(job: SolverJob, report: Callable[[Metrics], None], device: str = "cpu") -> None:
+def train_here(
+    job: SolverJob,
+    report: Callable[[Metrics], None],
+    device: str = "cpu",
+    settings: LocalSettings = LocalSettings(),  # noqa: B008 (frozen)
+) -> None:
     """Train in this process. `report` gets the metrics of each step."""
     with Grader() as grader:
         reward = make_reward(job, Ranks(), grader)
-        train(job, reward, ranks=Ranks(), device=device, report=report, stopped=lambda: False)
+        train(job, reward, ranks=Ranks(), device=device, report=report, stopped=lambda: False, settings=settings)

@@ -170,7 +170,7 @@ class _Application:
         """Returns the checkpoint's name, and the bytes of its weights."""
         job, service = self._job, self._service
         folder = self._root / f"{done}-{uuid4().hex[:8]}"  # a process that has lost the job never writes the same
-        size = _write(folder, weights, self._engine.model, Path(job.start.path))
+        size = write_weights(folder, weights, self._engine.model, Path(job.start.path))
         self._folders.append(folder)
         faultpoint("weights written", f"{job.key}/{done}")
         name = f"{service.run}/{job.key}@{done}"
@@ -234,7 +234,7 @@ def _root(job: TrainJob, service: SamplerService) -> Path:
     return memory / hashlib.sha256(str(job.work_dir).encode()).hexdigest()[:16]
 
 
-def _write(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path) -> int:
+def write_weights(folder: Path, weights: dict[str, torch.Tensor], model: Any, start: Path) -> int:
     """Write a model folder that appears when it is complete; returns the bytes of its weights."""
     with appearing(folder) as temporary:
         model.save_pretrained(temporary, state_dict=weights, max_shard_size=_SHARD)
