@@ -17,9 +17,9 @@ from trainers.schedule import questions_at
 
 
 def fake_training(context: Context, job: TrainJob, steps_before: int | None = None) -> TrainResult:
-    """Every other rollout of a prompt is rewarded; a Solver's first one is undecided. The model's bytes name the job, and
-    so do the optimiser's moments. Takes the place of `orchestrator.stages.training.running.run_training`, which waits
-    for Ray."""
+    """Every other rollout of a prompt is rewarded; a Solver's first one is undecided. The model's bytes name the job,
+    and so do the optimiser's moments. Takes the place of `orchestrator.stages.training.running.run_training`, which
+    waits for Ray."""
     del context, steps_before
     steps = range(1, job.training.steps + 1)
     for step in steps:
