@@ -128,6 +128,15 @@ def test_a_vote_that_the_grader_cannot_compare_with_the_label_has_no_reward(sqli
     assert matrix[1][2] == pytest.approx(1)
 
 
+def test_votes_that_are_all_undecided_have_neither_rewards_nor_a_correlation(sqlite: Store, tmp_path: Path) -> None:
+    """The truth is 7, and no vote can be compared with it; the label is "5th term", and no other vote with that."""
+    fill(sqlite, tmp_path / "texts", all_votes=[["5th term", "6th term", "5th term"]])
+    result = replay_methods(sqlite, tmp_path / "texts", ["grpo", "supervised"])
+    assert result["methods"]["supervised"]["reward"] is None
+    assert result["advantage_correlation"]["matrix"] == [[None, None], [None, None]]
+    Console(file=io.StringIO()).print(table(result))
+
+
 def test_a_method_whose_signals_are_not_stored_is_skipped_with_the_reason(sqlite: Store, tmp_path: Path) -> None:
     fill(sqlite, None, entropies=False)
     result = replay_methods(sqlite, tmp_path / "texts", ["evol_rl", "poly_epo", "scrl", "ttrl"])
