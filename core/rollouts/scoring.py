@@ -47,8 +47,8 @@ def score_group(group: Group, method: Method) -> Scored:
     scored = method.score(_only(group, judged)) if judged else Scored(group.label, np.zeros(0))
     rewards, parts = np.zeros(size), [{"undecided": 1.0} for _ in range(size)]
     rewards[judged] = scored.rewards
-    for i, of_rollout in zip(judged, scored.rollout_parts or [{}] * len(judged), strict=True):
-        parts[i] = of_rollout
+    for i, of_rollout in zip(judged, scored.rollout_parts or ({},) * len(judged), strict=True):
+        parts[i] = {**of_rollout}
     learn = scored.learn and _suffice(judged, method)
     return replace(scored, rewards=rewards, learn=learn, rollout_parts=tuple(parts), undecided=undecided)
 
@@ -58,8 +58,9 @@ def learned_from(scored: Scored, members: Iterable[int], objective: Objective) -
 
     There are none if the prompt is dropped from the loss, or if the objective cannot learn from what remains.
     """
-    judged = [i for i in members if i not in scored.undecided] if scored.learn else []
-    return judged if not scored.undecided or _suffice(judged, objective) else []
+    chosen = [*members] if scored.learn else []
+    judged = [i for i in chosen if i not in scored.undecided]
+    return judged if judged == chosen or _suffice(judged, objective) else []
 
 
 def outcome(group: Group, method: Method) -> ScoredGroup:

@@ -161,7 +161,9 @@ def _figures(outcomes: Sequence[ScoredGroup | None], voted: Sequence[_Voted], gr
             "std": float(rewards.std()),
             "min": float(rewards.min()),
             "max": float(rewards.max()),
-        },
+        }
+        if rewards.size
+        else None,
     }
 
 
@@ -215,7 +217,7 @@ def _correlations(outcomes: Sequence[Sequence[ScoredGroup | None]]) -> list[list
             np.concatenate([np.delete(pair[side].advantages, out) for pair, out in zip(both, left_out, strict=True)])
             for side in (0, 1)
         )
-        return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0 and np.ptp(y) > 0 else None
+        return float(np.corrcoef(x, y)[0, 1]) if x.size and np.ptp(x) > 0 and np.ptp(y) > 0 else None
 
     return [[correlation(a, b) for b in outcomes] for a in outcomes]
 
@@ -235,8 +237,9 @@ def table(result: dict[str, Any]) -> Tables:
             main.add_row(name, "0", f"[yellow]skipped: {row['skipped']}[/]")
             continue
         shares = [_percent(row[key]) for key in ("labelled", "as_stored", "label_accuracy", "dropped", "silent")]
-        reward = row["reward"]
-        spread = f"{reward['mean']:.3f} sd {reward['std']:.3f}\n[{reward['min']:.3f}, {reward['max']:.3f}]"
+        spread = ""
+        if reward := row["reward"]:
+            spread = f"{reward['mean']:.3f} sd {reward['std']:.3f}\n[{reward['min']:.3f}, {reward['max']:.3f}]"
         main.add_row(name, str(row["questions"]), *shares, spread)
     names = result["advantage_correlation"]["methods"]
     correlations_table = Table("r", *names, title="correlation of advantages (Pearson)", box=SIMPLE_HEAD)

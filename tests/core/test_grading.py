@@ -154,7 +154,8 @@ ANSWERS = st.sampled_from([text for case in (*EQUAL, *UNEQUAL, *UNKNOWN[:-2]) fo
 def test_comparing_is_reflexive_and_symmetric(a: str, b: str) -> None:
     x, y = normalise(a), normalise(b)
     assert compare_line(json.dumps([x, x])).verdict == "equal"
-    assert compare_line(json.dumps([x, y])) == compare_line(json.dumps([y, x]))
+    # The reason of an undecided one may be that of either answer.
+    assert compare_line(json.dumps([x, y])).verdict == compare_line(json.dumps([y, x])).verdict
 
 
 @settings(max_examples=200)

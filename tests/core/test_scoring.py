@@ -153,7 +153,8 @@ def test_a_method_that_is_handed_an_undecided_rollout_refuses_it(method: Method)
         (RZero(), range(2), (2, 3), True, [0, 1]),  # those that are not trained on were not judged
         (RZero(), range(2), (1,), True, []),  # one alone has nothing to be compared with
         (RZero(), [3, 1, 0], (1,), True, [3, 0]),
-        (RZero(), range(1), (), True, [0]),  # a job of one rollout is as it was
+        (RZero(), range(1), (), True, [0]),  # a job that trains on one rollout is as it was
+        (RZero(), range(1), (1,), True, [0]),
         (RZero(), range(4), (2,), False, []),
         (PassAtN(set_size=3), range(4), (2,), True, [0, 1, 3]),
         (PassAtN(set_size=3), range(4), (2, 3), True, []),

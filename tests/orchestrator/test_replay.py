@@ -31,9 +31,15 @@ VOTES: list[list[str | None]] = [
 ]
 
 
-def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error: float = 0.0) -> None:
+def fill(
+    store: Store,
+    texts: Path | None,
+    entropies: bool = True,
+    entropy_error: float = 0.0,
+    all_votes: list[list[str | None]] = VOTES,
+) -> None:
     base = f"{RUN}/base/0"
-    questions = [Question(question_id(RUN, 1, i), RUN, 1, i, f"q{i}?", "raw", base, i) for i in range(len(VOTES))]
+    questions = [Question(question_id(RUN, 1, i), RUN, 1, i, f"q{i}?", "raw", base, i) for i in range(len(all_votes))]
     rollouts = [
         Rollout(
             question.id,
@@ -47,12 +53,12 @@ def fill(store: Store, texts: Path | None, entropies: bool = True, entropy_error
             base,
             sample,
         )
-        for question, votes in zip(questions, VOTES, strict=True)
+        for question, votes in zip(questions, all_votes, strict=True)
         for sample, answer in enumerate(votes)
     ]
     labels = [
         LabelledQuestion(question.id, question.text, vote(votes, None), "kept" if i < 2 else "too_hard")
-        for i, (question, votes) in enumerate(zip(questions, VOTES, strict=True))
+        for i, (question, votes) in enumerate(zip(questions, all_votes, strict=True))
     ]
     with store.write() as session:
         create(session, RUN)
@@ -109,6 +115,26 @@ def test_all_methods_can_be_replayed_and_shown(sqlite: Store, tmp_path: Path) ->
     Console(width=150, file=shown).print(table(result))
     assert all(name in shown.getvalue() for name in METHODS)
     assert "n = 4" in shown.getvalue()
+
+
+def test_a_vote_that_the_grader_cannot_compare_with_the_label_has_no_reward(sqlite: Store, tmp_path: Path) -> None:
+    """The label is 7. By TTRL, which votes itself, "5th term" is another answer; by GRPO it is undecided."""
+    fill(sqlite, tmp_path / "texts", all_votes=[["7", "5th term", "7", "8"]])
+    result = replay_methods(sqlite, tmp_path / "texts", ["ttrl", "grpo", "supervised"])
+    ttrl, grpo = (result["methods"][name]["reward"]["mean"] for name in ("ttrl", "grpo"))
+    assert (ttrl, grpo) == pytest.approx((2 / 4, 2 / 3))
+    matrix = result["advantage_correlation"]["matrix"]
+    assert matrix[0][1] == pytest.approx(1)  # of the three rollouts that both judge
+    assert matrix[1][2] == pytest.approx(1)
+
+
+def test_votes_that_are_all_undecided_have_neither_rewards_nor_a_correlation(sqlite: Store, tmp_path: Path) -> None:
+    """The truth is 7, and no vote can be compared with it; the label is "5th term", and no other vote with that."""
+    fill(sqlite, tmp_path / "texts", all_votes=[["5th term", "6th term", "5th term"]])
+    result = replay_methods(sqlite, tmp_path / "texts", ["grpo", "supervised"])
+    assert result["methods"]["supervised"]["reward"] is None
+    assert result["advantage_correlation"]["matrix"] == [[None, None], [None, None]]
+    Console(file=io.StringIO()).print(table(result))
 
 
 def test_a_method_whose_signals_are_not_stored_is_skipped_with_the_reason(sqlite: Store, tmp_path: Path) -> None:

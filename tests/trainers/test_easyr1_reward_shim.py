@@ -196,7 +196,7 @@ def test_the_others_of_an_undecided_rollout_have_the_advantages_that_the_embedde
     job = replace(solver_job_with(tmp_path, name, {**METHODS[name], "kl_coefficient": 0.0}, steps=1), stored_prompts=4)
     job = replace(job, questions=tuple(replace(question, label="yes") for question in job.questions))
     rng = random.Random(name)
-    answers = [rng.choices(["yes", "yes!", "no", "no"], k=SIZE) for _ in range(3)]
+    answers = [["yes!", *rng.sample(["yes!", "yes", *["no"] * (SIZE - 3)], SIZE - 1)] for _ in range(3)]
     answers.append(["yes", "no", *["yes!"] * (SIZE - 2)])
     steps = ["add", "double", "guess"]
     texts = [[rf"{rng.choice(steps)} {i}a \boxed{{{answer}}}" for i, answer in enumerate(group)] for group in answers]

@@ -160,7 +160,7 @@ def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[
         gradients.update({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
 
     optimiser.register_step_pre_hook(keep)
-    learned = {group: [*range(trained.job.trained)] for group, scored in enumerate(earned.groups) if scored.learn}
+    learned = {group: [*range(ROLLOUTS)] for group, scored in enumerate(earned.groups) if scored.learn}
     rows_learned_from = [row for group in learned for row in batch_indices(trained, number)[group]]
     rows = [
         Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,7 +148,10 @@ def test_a_kl_in_the_reward_reaches_the_groups_after_a_dropped_one(tmp_path: Pat
     assert metrics["zero_advantage_share"] == 0
 
 
-def reward_and_leave_out(undecided: dict[int, tuple[int, ...]], *rewards: float) -> Reward:
+LeftOut = Mapping[int, tuple[int, ...]]  # group -> its undecided rollouts
+
+
+def reward_and_leave_out(undecided: LeftOut, *rewards: float) -> Reward:
     """These rewards for the rollouts of every group; those at `undecided`, by group, are left out."""
 
     def reward(step: int, completions: Completions) -> Rewarded:
@@ -207,7 +211,8 @@ def test_the_kl_in_the_reward_is_that_of_the_same_rollout(tmp_path: Path, start:
         replace(tiny_job(tmp_path / name, start, steps=2, reward=Srt(kl_coefficient=0.5)), stored_prompts=3)
         for name in ("whole", "without")
     )
-    for job, undecided in ((whole, {}), (without, {0: (2,)})):
+    cases: list[tuple[TrainJob, LeftOut]] = [(whole, {}), (without, {0: (2,)})]
+    for job, undecided in cases:
         save_step_away_from_reference(job)
         run(job, reward=reward_and_leave_out(undecided, 0.0, 0.0, 0.0, 0.0))
     expected, advantages = map(stored_advantages, (whole, without))
@@ -219,11 +224,11 @@ def test_mini_batches_are_complete_groups_where_a_rollout_is_left_out(tmp_path: 
     """With equal rewards and no KL the first group teaches nothing, so the others are learned from as if it had all its
     rollouts."""
     changes = {"steps": 1, "weight_decay": 0.0, "prompts_per_update": 1, "reward": Grpo(kl_coefficient=0.0)}
-    weights = []
-    for name, undecided in (("whole", {}), ("without", {0: (3,)})):
+    weights, cases = list[bytes](), dict[str, LeftOut](whole={}, without={0: (3,)})
+    for name, undecided in cases.items():
         job = tiny_job(tmp_path / name, start, **changes)
 
-        def reward(step: int, completions: Completions, undecided: dict[int, tuple[int, ...]] = undecided) -> Rewarded:
+        def reward(step: int, completions: Completions, undecided: LeftOut = undecided) -> Rewarded:
             first, *others = reward_and_leave_out(undecided, 1.0, 0.0, 0.0, 0.0)(step, completions).groups
             return Rewarded([replace(first, rewards=np.zeros(4)), *others], {})
 
