@@ -10,8 +10,9 @@ from core.settings.config import RunConfig
 from core.settings.trainers import EasyR1Settings
 from core.types import Role, Stage
 from orchestrator.check.size.shapes import Shape
-from orchestrator.serving.applications import Application, is_vllm, read_applications
+from orchestrator.serving.applications import is_vllm, read_applications
 from services.inference.engines.base import MAX_ROWS, WAITING_ROWS
+from services.inference.serve import Application
 
 _ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "train_challenger": ("solver",),

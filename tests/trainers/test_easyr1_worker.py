@@ -164,7 +164,8 @@ def local_update(trained: Trained, number: int, earned: Rewarded) -> tuple[dict[
     rows = [
         Row(record["prompts"][row], record["responses"][row], record["old_log_probs"][row]) for row in rows_learned_from
     ]
-    learner = _Learner(trained.job, Ranks(), None, SimpleNamespace(model=model), reference, optimiser)  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace(model=model)
+    learner = _Learner(trained.job, Ranks(), None, engine, None, reference, optimiser)  # type: ignore[arg-type]
     figures, _ = _update(learner, number, rows, earned, learned)
     return figures, gradients
 
