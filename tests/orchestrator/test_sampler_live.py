@@ -57,8 +57,8 @@ KILLS: tuple[tuple[FaultPoint, str], ...] = (
     ("weights written", "1/train_challenger/1"),  # in the middle of a swap
     ("weights swapped", "1/train_challenger/2"),  # of a sampling
     ("step ended", "1/train_challenger/3"),  # of an update: its weights are lost
-    ("weights written", "1/train_solver/2"),
     ("weights swapped", "1/train_solver/1"),
+    ("weights written", "1/train_solver/2"),
 )
 
 

@@ -201,9 +201,9 @@ class _Application:
                 mask[i, len(row) - len(completion.tokens) : len(row)] = True
             figures = token_logprobs(model, ids.to(model.device), mask.to(model.device), training.sampling.temperature)
             for i, (_, completion) in enumerate(batch):
-                logprobs, entropies = (tensor[i].cpu()[mask[i]] for tensor in figures)
-                own = completion.logprobs if self._service.logprobs_comparable else tuple(logprobs.tolist())
-                result.append(replace(completion, mean_entropy=float(entropies.mean()), logprobs=own))
+                own, entropies = (tensor[i].cpu()[mask[i]] for tensor in figures)
+                logprobs = completion.logprobs if self._service.logprobs_comparable else tuple(own.tolist())
+                result.append(replace(completion, logprobs=logprobs, mean_entropy=float(entropies.mean())))
         return result
 
 
