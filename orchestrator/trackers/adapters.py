@@ -53,8 +53,8 @@ def _tensorboard(subject: Subject) -> Iterator[Send]:
             about = figure and f"{figure.title}{figure.shown_unit and f', in {figure.shown_unit}'}: {figure.text}"
             for name, value in _values(metric).items():
                 writer.add_event(Event(wall_time=now, step=metric.x, summary=scalar_pb(name, value, about)))
-        for name, text in labels.items():
-            writer.add_event(Event(wall_time=now, step=0, summary=text_pb(f"run/{name}", text)))
+        for label, text in labels.items():
+            writer.add_event(Event(wall_time=now, step=0, summary=text_pb(f"run/{label}", text)))
         writer.flush()
 
     yield send

@@ -72,8 +72,9 @@ def follow(
     A tracker has what the store has. So if a value has changed, or is gone since steps are repeated after a kill, the
     tracker is opened anew. After an error too: what is lost by it is sent again.
     """
-    stack, send = ExitStack(), None
-    known, sent, said = dict[tuple[str, int], Metric](), dict[tuple[str, int], Metric](), dict[str, str]()
+    stack, known = ExitStack(), dict[tuple[str, int], Metric]()
+    send: Send | None = None
+    sent, said = known, dict[str, str]()
     for iterations in news:
         try:
             some = iterations if known else None  # the first reading may have failed

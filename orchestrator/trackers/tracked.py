@@ -101,7 +101,7 @@ def _end(trackers: list[_Tracker]) -> None:
 
 def _say_error(tracker: _Tracker) -> None:
     """Log the first error of a tracker, if it has had one."""
-    line = None
+    line: bytes | None = None
     if tracker.process.stdout is not None:
         with suppress(BlockingIOError):
             line = os.read(tracker.process.stdout.fileno(), PIPE_BUF)

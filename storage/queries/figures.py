@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import cast
+from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
@@ -57,8 +57,8 @@ def last_steps(session: Session, run: str) -> dict[tuple[Role, int], int]:
     """(role, iteration) -> the last step of the training that has metrics, in order of the iterations."""
     key = (TrainMetrics.role, TrainMetrics.iteration)
     statement = select(*key, func.max(TrainMetrics.step)).where(TrainMetrics.run == run).group_by(*key)
-    rows = session.execute(statement.order_by(key[1], key[0]))
-    return {(cast(Role, role), iteration): step for role, iteration, step in rows}
+    rows: Iterable[Any] = session.execute(statement.order_by(key[1], key[0]))
+    return {(role, iteration): step for role, iteration, step in rows}
 
 
 def metric_names(session: Session, run: str, *, role: Role) -> set[str]:

@@ -251,7 +251,7 @@ def test_the_files_that_were_written_first_are_removed(
     store: Store, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every filter makes a file, so somebody who may only read could fill the disk."""
-    monkeypatch.setattr(exports, "_MOST_FILES", 3)
+    monkeypatch.setattr(exports, "MOST_FILES", 3)
     written = []
     for i in range(5):
         filters = QuestionFilter(p_hat_min=i / 10)

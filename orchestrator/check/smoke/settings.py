@@ -77,6 +77,7 @@ def _little_work(config: RunConfig, folder: Path) -> dict[str, Any]:
         "evaluation.samples": min(_SAMPLES, config.evaluation.samples),
         # Nobody waits for a question of the guard, and no alarm shall end the run.
         **{f"guard.actions.{signal}": "warn" for signal in get_args(Signal)},
+        "trackers.to": [],  # its figures say nothing
     }
     if config.evaluation.suite is not None:
         settings["evaluation.suite"] = str(folder / _SUITE)
