@@ -108,7 +108,7 @@ def _trainer(model: Path, work_dir: Path, device: str, tokens: int, settings: Lo
         read = (metrics["prompt_length"] + metrics["response_length"]) * _PROMPTS * _ROLLOUTS
         # Forward and backward of the policy, and forward of the reference.
         flops = 2 * parameters * read * ((2 if settings.lora else 3) + 1)
-        figures = {name: metrics[name] for name in kept}
+        figures: dict[str, float | None] = {name: metrics[name] for name in kept}
         figures["update_tokens_per_second"] = read / metrics["update_seconds"]
         figures["flops_utilisation"] = flops / metrics["update_seconds"] / _PEAK
         figures["memory_gib"] = torch.cuda.max_memory_allocated() / _GIB if device != "cpu" else None
