@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.demo_solver import solver_job, train_here
 from benchmarks.services import one_replica, own_ray, published
@@ -34,6 +35,7 @@ def run() -> dict[str, Any]:
     The overhead is the swap and what sampling takes longer, and its share is that of the embedded sampler's step.
     """
     torch.set_num_threads(1)
+    disable_progress_bar()
     steps: dict[str, list[Metrics]] = {"embedded": [], "application": []}
     with own_ray() as (home, services), tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         base = published(home, MICRO_MODEL, "bench")
