@@ -2,7 +2,8 @@
 
 Both train the demo's Solver, with the same model, questions, prompts and rollouts per step, micro batch, sampling, KL
 and lengths. They run on one thread each, in separate processes, alternately. TRL is installed with the development
-requirements. `python -m benchmarks.trainer ours|trl STEPS` runs one of these processes.
+requirements. Ours also computes in bfloat16, and with micro batches by tokens. `python -m benchmarks.trainer NAME STEPS`
+runs one of these processes: ours, bfloat16, tokens or trl.
 """
 
 from __future__ import annotations
@@ -31,32 +32,38 @@ from typing_extensions import override
 from benchmarks import trainer_application
 from benchmarks.demo_solver import solver_job, train_here
 from core.grading.answers import extract_boxed
+from core.settings.trainers import LocalSettings
 from trainers.base import SolverJob
 from trainers.local.sharding import logprobs_of
 from trainers.local.state import Metrics
 
 _STEPS, _ROUNDS = 6, 2  # steps per process, of which the first is not counted
 _QUESTIONS = 240
+_OURS = {
+    "ours": LocalSettings(),
+    "bfloat16": LocalSettings(precision="bfloat16"),
+    "tokens": LocalSettings(tokens_per_micro_batch=2400),  # about those of a micro batch of the demo, of 24 rows
+}
 
 
 def run() -> dict[str, Any]:
-    """{ratio, shares, tokens_per_s, memory_mb, steps, application}.
+    """{ratio, ratios, shares, tokens_per_s, memory_mb, steps, application}.
 
-    `tokens_per_s` are medians over all steps, and `ratio` divides ours by TRL's. `shares` are the parts of our step, a
+    `tokens_per_s` are medians over all steps, `ratio` divides ours by TRL's, and `ratios` divide ours with other
+    settings by ours. `shares` are the parts of our step, a
     mean over the rounds, and `memory_mb` is the peak of a process. `application` is that of `trainer_application`.
     """
-    rounds = [{trainer: _run_process(trainer) for trainer in ("ours", "trl")} for _ in range(_ROUNDS)]
-    rates = {
-        trainer: [rate for figures in rounds for rate in figures[trainer]["tokens_per_s"]]
-        for trainer in ("ours", "trl")
-    }
+    trainers = (*_OURS, "trl")
+    rounds = [{trainer: _run_process(trainer) for trainer in trainers} for _ in range(_ROUNDS)]
+    rates = {trainer: [rate for figures in rounds for rate in figures[trainer]["tokens_per_s"]] for trainer in trainers}
     speeds = {trainer: statistics.median(step_rates) for trainer, step_rates in rates.items()}
     shares = [figures["ours"]["shares"] for figures in rounds]
     return {
         "ratio": round(speeds["ours"] / speeds["trl"], 2),
+        "ratios": {name: round(speeds[name] / speeds["ours"], 2) for name in _OURS if name != "ours"},
         "shares": {part: round(statistics.mean(row[part] for row in shares), 4) for part in shares[0]},
         "tokens_per_s": {trainer: round(median) for trainer, median in speeds.items()},
-        "memory_mb": {trainer: max(figures[trainer]["memory_mb"] for figures in rounds) for trainer in ("ours", "trl")},
+        "memory_mb": {trainer: max(figures[trainer]["memory_mb"] for figures in rounds) for trainer in trainers},
         "steps": len(rates["ours"]),
         "application": trainer_application.run(),
     }
@@ -75,12 +82,12 @@ def main(trainer: str, steps: int) -> None:
     disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         job = solver_job(Path(folder), _QUESTIONS // 6, steps=steps, checkpoint_every=steps)
-        figures = (_ours if trainer == "ours" else _trl)(job)
+        figures = _trl(job) if trainer == "trl" else _ours(job, _OURS[trainer])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**figures, "memory_mb": round(peak)}))
 
 
-def _ours(job: SolverJob) -> dict[str, Any]:
+def _ours(job: SolverJob, settings: LocalSettings) -> dict[str, Any]:
     ends, metrics, passes = list[float](), list[Metrics](), list[float]()
 
     def report(step: Metrics) -> None:
@@ -89,7 +96,7 @@ def _ours(job: SolverJob) -> dict[str, Any]:
         passes.append(0.0)
 
     with _timed(passes):
-        train_here(job, report)
+        train_here(job, report, settings=settings)
     seconds = [end - begin for begin, end in pairwise(ends)]
     rollouts = job.training.prompts_per_step * job.rollouts
     tokens = [step["response_length"] * rollouts for step in metrics[1:]]
