@@ -2,8 +2,8 @@
 
 Both train the demo's Solver, with the same model, questions, prompts and rollouts per step, micro batch, sampling, KL
 and lengths. They run on one thread each, in separate processes, alternately. TRL is installed with the development
-requirements. Ours also computes in bfloat16, and with micro batches by tokens. `python -m benchmarks.trainer NAME STEPS`
-runs one of these processes: ours, bfloat16, tokens or trl.
+requirements. Ours also computes in bfloat16, and with micro batches by tokens. `python -m benchmarks.trainer NAME
+STEPS` runs one of these processes: ours, bfloat16, tokens or trl.
 """
 
 from __future__ import annotations
