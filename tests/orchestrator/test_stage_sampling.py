@@ -54,7 +54,7 @@ def sampler(
     monkeypatch.setattr(sampling.ray, "nodes", lambda: nodes)
     context = context_of(store, "r", 1, config=config)
     services = Services("", "http://127.0.0.1:1", "http://127.0.0.1:2", "", "secret", processes or {})
-    return sampler_of(replace(context, run=replace(context.run, services=services)), job)
+    return sampler_of(replace(context, run=replace(context.run, home=Home(job.work_dir), services=services)), job)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_weights_are_written_in_the_type_in_which_they_are_served(file: str, exp
 def test_weights_are_in_the_memory_of_the_only_machine_and_gone_after_coevo_down(
     run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, home = config_of(), context_of(run, "r", 1).run.home
+    config, home = config_of(), Home(tmp_path)
     job, up = job_of(config, tmp_path), {1: ("ray", 1.0)}
     for nodes, processes in ((TWO, up), (ONE, {})):
         found = sampler(run, config, job, monkeypatch, nodes, processes)
@@ -123,7 +123,6 @@ def test_weights_are_in_the_memory_of_the_only_machine_and_gone_after_coevo_down
     assert full.memory is None
     monkeypatch.undo()
     (home.memory / "job").mkdir()
-    home.path.mkdir(exist_ok=True)
     home.save_services(Services("", "", "", "", "", {}))
     cluster.down(home)
     assert not home.memory.exists()
@@ -132,7 +131,7 @@ def test_weights_are_in_the_memory_of_the_only_machine_and_gone_after_coevo_down
 def test_a_folder_in_memory_that_others_may_enter_is_refused(
     run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = Home(tmp_path / "home")
+    home = Home(tmp_path)
     monkeypatch.setattr(Home, "memory", tmp_path / "shm" / f"coevo-{os.getuid()}" / "home")
     home.memory.mkdir(parents=True, mode=0o755)
     home.memory.parent.chmod(0o700)
