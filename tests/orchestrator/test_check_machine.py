@@ -240,7 +240,7 @@ def test_a_judge_that_does_not_answer_is_named(home: Home) -> None:
 
 def test_an_easyr1_that_is_not_there_or_whose_python_lacks_a_package_is_named(home: Home, tmp_path: Path) -> None:
     def preset(source: Path) -> Subject:
-        return of_preset(home, "rzero-single-gpu", trainer__source=str(source), trainer__python=sys.executable)
+        return of_preset(home, "rzero-qwen3-4b", trainer__source=str(source), trainer__python=sys.executable)
 
     assert check("EasyR1", preset(tmp_path)).status == "-"  # `coevo check` warns of it
     (tmp_path / "verl").mkdir()
