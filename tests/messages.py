@@ -107,6 +107,7 @@ OVERRIDES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("demo", {"solver.training.optimiser": "continued"}),
     ("demo", {"solver.signals.embedder": {**_SERVICE, "url": 3}}),
     ("demo", {"trainer.lora": {"rank": 0}}),
+    ("demo", {"trainer.lora": {"targets": []}}),
     ("demo", {"trainer.lora.rank": 8, "solver.training.sharded": True, "solver.training.workers": 2}),
     ("micro", {"trainer.lora.rank": 8, "solver.training.optimiser": "continued"}),
     ("demo", {"labelled.file": "micro", "labelled.limit": 9, "labelled.steps": 2, "solver.training.warmup_steps": 2}),

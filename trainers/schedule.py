@@ -29,7 +29,8 @@ def questions_at(job: SolverJob, step: int, refilled: int = 0) -> list[TrainQues
     usual = [shuffled[position // len(job.questions)][position % len(job.questions)] for position in positions]
     if not refilled:
         return usual
-    others = [question for question in job.questions if question not in usual] or list(job.questions)
+    taken = {*usual}
+    others = [question for question in job.questions if question not in taken] or list(job.questions)
     random.Random(seed_for(job.run_seed, job.key, "refill", overall_step)).shuffle(others)
     return usual + [others[position % len(others)] for position in range(refilled)]
 

@@ -22,7 +22,8 @@ class Lora(SettingsTable):
 
     rank: Positive = 32
     alpha: Positive = 32
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"  # names of linear layers; all but the output head
+    # Names of linear layers; "all-linear": all but the output head.
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all-linear"] = "all-linear"
 
 
 class LocalSettings(SettingsTable):

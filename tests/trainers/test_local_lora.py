@@ -11,11 +11,12 @@ import torch
 from local_loops import reward_tokens, run, train_until
 from local_tiny import tiny_job, tiny_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from core.settings.trainers import LocalSettings, Lora
 from storage.files.checkpoints import publish, verify
 from trainers.base import TrainError
+from trainers.local.checkpoints import complete_weights
 from trainers.local.lora import add_adapters, merged_state, without_adapters
 from trainers.local.state import read_state
 
@@ -99,3 +100,32 @@ def test_new_adapters_change_nothing_and_are_drawn_with_the_seed() -> None:
 def test_a_layer_that_the_model_lacks_is_refused_by_the_setting() -> None:
     with pytest.raises(TrainError, match=r"trainer\.lora\.targets"):
         add_adapters(tiny_model(), Lora(targets=("qkv_proj",)), 1)
+
+
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_a_head_that_is_the_embedding_cannot_have_adapters(target: str) -> None:
+    """A checkpoint has one tensor for both, so it would be another model than the one that was trained."""
+    with pytest.raises(TrainError, match=r"trainer\.lora\.targets: .*same weights"):
+        add_adapters(tiny_model(), Lora(rank=2, targets=("q_proj", target)), 1)
+    untied = Qwen3ForCausalLM(Qwen3Config(**{**tiny_model().config.to_dict(), "tie_word_embeddings": False}))
+    add_adapters(untied, Lora(rank=2, targets=("q_proj", target)), 1)
+
+
+def test_experts_are_refused_before_the_first_step() -> None:
+    sizes = {name: value for name, value in tiny_model().config.to_dict().items() if name.endswith("_size")}
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = MixtralForCausalLM(MixtralConfig(**sizes, **heads, num_local_experts=2))
+    with pytest.raises(TrainError, match=r"trainer\.lora\.targets: MixtralForCausalLM"):
+        add_adapters(model, Lora(rank=2), 1)
+
+
+def test_each_merged_weight_is_narrowed_before_the_next_is_made() -> None:
+    model = tiny_model()
+    add_adapters(model, Lora(rank=2), 1)
+    adapted = {name: tensor for name, tensor in merged_state(model, torch.bfloat16).items() if "proj" in name}
+    assert {(tensor.dtype, tensor.device.type) for tensor in adapted.values()} == {(torch.bfloat16, "cpu")}
+    weights = complete_weights(model, True, torch.bfloat16)
+    assert weights is not None
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    assert weights.keys() == tiny_model().state_dict().keys()
+    assert complete_weights(model, False, torch.bfloat16) is None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from local_loops import PROCESSES, reward_sevens, reward_tokens, run, train_until
@@ -24,6 +25,7 @@ from core.methods.rent import Rent
 from core.processes.faultpoints import FaultPoint, arm
 from core.settings.trainers import LocalSettings, Lora
 from core.settings.training import Sampling
+from core.types import Scored
 from services.inference import access
 from services.inference.client import InferenceClient
 from services.inference.keys import own_keys
@@ -31,7 +33,9 @@ from tests.fake_serve import FakeServe, fake_serve
 from trainers.base import SamplerService, TrainError, TrainJob
 from trainers.local.order import Order
 from trainers.local.ranks import Ranks
+from trainers.local.rewards import Completions
 from trainers.local.state import fingerprint, read_state, remove_old_steps, step_folders
+from trainers.rewards import Rewarded
 from trainers.schedule import rollouts_at
 
 FILES = ("final/model.safetensors", "step_4/model.safetensors", "step_4/optimizer.safetensors")
@@ -363,3 +367,28 @@ def test_what_was_sampled_ahead_of_removed_steps_is_removed_with_them(
     remove_old_steps(job.work_dir)
     assert [path.name for path in (job.work_dir / "ahead").iterdir()] == ["4.json"]
     assert fingerprint(job) != fingerprint(replace(job, sampler=None))
+
+
+@pytest.mark.parametrize("stopped", [2, 3])
+def test_one_step_ahead_a_resumed_training_refills_from_the_policy_as_it_is(
+    tmp_path: Path, start: Path, serve: FakeServe, stopped: int
+) -> None:
+    """The last step has no next one to sample, and asks for further prompts all the same."""
+    changes: dict[str, Any] = {"refill": 3, "rollouts_per_prompt": 2, "checkpoint_every": 1}
+    whole, resumed = (
+        by_application(tiny_job(tmp_path / name, start, **changes), serve, ahead=1) for name in ("whole", "resumed")
+    )
+    run(whole, reward=reward_evenly)
+    train_until(resumed, reward_evenly, stopped)
+    before = len(serve.swapped)
+    run(resumed, reward=reward_evenly)
+    assert_equal(resumed, whole)
+    assert metrics_of(whole)[-1]["refilled"] == 3
+    again = [served.checkpoint.partition("@")[2].partition("-")[0] for _, served in serve.swapped[before:]]
+    assert again == [str(done) for done in range(stopped, 4)]
+
+
+def reward_evenly(step: int, completions: Completions) -> Rewarded:
+    """No group but the first teaches anything."""
+    first, *others = reward_tokens(step, completions).groups
+    return Rewarded([first, *(Scored(None, np.ones(len(scored.rewards))) for scored in others)], {})

@@ -93,7 +93,7 @@ def test_every_row_is_in_one_micro_batch_that_keeps_its_limit(
             assert len(part) == most_rows if most_tokens is None else one_more > most_tokens
 
 
-@pytest.mark.parametrize("cap", [0.9, 1.5, 1e9])
+@pytest.mark.parametrize("cap", [0.03, 1e9])
 def test_rows_that_another_program_sampled_are_weighted_by_their_importance(cap: float) -> None:
     """A token of weight w adds w times its gradient: rows of one token each, with the advantage multiplied instead."""
     rows = [Row([3, i + 3], [i + 5], [-0.1 * i]) for i in range(6)]

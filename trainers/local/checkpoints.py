@@ -68,8 +68,10 @@ def complete_weights(model: Any, keep: bool, dtype: torch.dtype | None = None) -
 
     Every worker must call this. Tied weights are one tensor under two names; adapters are merged.
     """
+    if has_adapters(model) and not keep:
+        return None  # a model with adapters is not sharded
     # The parameters themselves, so that tied weights have one id.
-    named = merged_state(model) if has_adapters(model) else model.state_dict(keep_vars=True)
+    named = merged_state(model, dtype) if has_adapters(model) else model.state_dict(keep_vars=True)
     complete = gathered({id(tensor): tensor.detach() for tensor in named.values()}, keep, dtype)
     return {name: complete[id(tensor)] for name, tensor in named.items()} if keep else None
 

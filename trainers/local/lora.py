@@ -35,6 +35,22 @@ def add_adapters(model: Any, lora: Lora, seed: int) -> None:
             inject_adapter_in_model(config, model)
     except ValueError as error:
         raise TrainError(f"trainer.lora.targets: {type(model).__name__} cannot take {targets}: {error}") from error
+    _refuse_unmergeable(model, targets)
+
+
+def _refuse_unmergeable(model: Any, targets: str | list[str]) -> None:
+    """Raise `TrainError` for adapters whose sums no checkpoint of this architecture can hold: of a head that is the
+    embedding, and of experts, whose weights are one tensor."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    tied = model.config.get_text_config().tie_word_embeddings
+    for layer in _adapted_layers(model):
+        if tied and layer in (head, embedding):
+            reason = "its head and its embedding are the same weights, which cannot have adapters"
+        elif not isinstance(getattr(layer.base_layer, "weight", None), Tensor):
+            reason = f"the weights of a {type(layer.get_base_layer()).__name__} are not those of one layer"
+        else:
+            continue
+        raise TrainError(f"trainer.lora.targets: {type(model).__name__} cannot take {targets}: {reason}")
 
 
 def has_adapters(model: Any) -> bool:
@@ -72,10 +88,11 @@ def load_adapters(model: Any, folder: Path) -> None:
 
 
 @torch.no_grad()
-def merged_state(model: Any) -> dict[str, Tensor]:
+def merged_state(model: Any, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
     """The model's weights with the adapters merged into them, by the names that they have without adapters.
 
-    Tied weights are one tensor under two names.
+    Tied weights are one tensor under two names. The sums are on the CPU, and with `dtype` have this type: a GPU has no
+    room for nearly all weights once more.
     """
     state = {
         name.replace(".base_layer.", "."): tensor
@@ -84,7 +101,8 @@ def merged_state(model: Any) -> dict[str, Tensor]:
     }
     for name, layer in model.named_modules():
         if hasattr(layer, "base_layer"):
-            state[f"{name}.weight"] = layer.base_layer.weight + layer.get_delta_weight("default")
+            merged = layer.base_layer.weight + layer.get_delta_weight("default")
+            state[f"{name}.weight"] = merged.to("cpu", dtype)
     return state
 
 

@@ -96,7 +96,8 @@ class _Application:
         begin with the next step's. Raises `TrainError` if the application does not take the weights, and
         `InferenceError`."""
         ahead, has_next = self._sampled_ahead(step), self._service.ahead > 0 and step < self._job.training.steps
-        figures = self._swap(step - 1) if ahead is None or has_next else {}
+        refills = self._job.training.refill > 0  # from the policy as it is, whoever sampled the others
+        figures = self._swap(step - 1) if ahead is None or has_next or refills else {}
         completions = self.sample_more(prompts) if ahead is None else ahead
         if has_next:
             own = self._ranks.own(rollouts_at(self._job, step + 1))

@@ -195,10 +195,10 @@ def _set_old(batch: Batch, logprobs: Tensor, importance_cap: float | None, sums:
     old = batch.old = logprobs.detach()
     if importance_cap is not None:
         weights = importance_weights(old, batch.sampled, importance_cap)
-        batch.importance, counted = weights, weights[batch.mask].double()
-        sums.weights += float(counted.sum())
-        sums.squares += float(counted.square().sum())
-        sums.cut += float((counted == importance_cap).sum())
+        batch.importance, counted = weights, weights[batch.mask]
+        sums.cut += float((counted == importance_cap).sum())  # in float32, as most caps are another number in double
+        sums.weights += float(counted.double().sum())
+        sums.squares += float(counted.double().square().sum())
     gaps = (old - batch.sampled).abs()
     sums.sampler_gap += float(gaps.sum())
     sums.sampler_gap_max = max(sums.sampler_gap_max, float(gaps.max()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +41,8 @@ def run_worker(order: Order, ranks: Ranks, device: torch.device) -> None:
         def report(metrics: Metrics) -> None:
             file.write(json.dumps(metrics) + "\n")
             file.flush()
-            _log.info("step %d of %d, reward %.3f", metrics["step"], order.job.training.steps, metrics["reward_mean"])
+            reward = metrics.get("reward_mean", math.nan)  # a step whose rollouts are all undecided has none
+            _log.info("step %d of %d, reward %.3f", metrics["step"], order.job.training.steps, reward)
 
         train(
             order.job,
