@@ -48,28 +48,18 @@ def take_step(learner: Learner, step: int) -> Metrics:
     """Do one step of the loop and return its metrics, which are the same on every rank."""
     job, ranks, size = learner.job, learner.ranks, learner.job.rollouts
     start = time.monotonic()
-    prompts = rollouts_at(job, step)
-    completions, sampling = learner.sampler.sample(step, prompts)
-    sampled = time.monotonic()
-    rewarded = learner.reward(step, _by_prompt(completions, size))
-    members, refilled, refilling = _learned_from(job, step, rewarded), 0, 0.0
-    while refilled < job.training.refill and len(members) < job.training.prompts_per_step:
-        began = time.monotonic()
-        refilled = min(job.training.refill, refilled + job.training.prompts_per_step - len(members))
-        prompts = rollouts_at(job, step, refilled)
-        completions = completions + learner.sampler.sample_more(prompts[len(completions) :])
-        refilling += time.monotonic() - began
-        rewarded = learner.reward(step, _by_prompt(completions, size))
-        members = _learned_from(job, step, rewarded)
-    scored_at = time.monotonic()
+    prompts, completions, rewarded, sampling = _sample(learner, step)
+    learned = _learned_from(job, rewarded)
+    members = _with_advantage(job, step, rewarded, learned) if job.training.refill else learned
     indices = [group * size + member for group, of_group in members.items() for member in of_group]
     rows = _rows(learner.engine.tokenizer, [prompts[i] for i in indices], [completions[i] for i in indices])
     learning_rate = learning_rate_at(job, step)
     set_learning_rate(learner.optimiser, learning_rate)
+    began = time.monotonic()
     figures, advantages = _update(learner, step, rows, rewarded, members) if rows else ({}, [])
     end = time.monotonic()
-    if job.training.refill:
-        figures |= {"refilled": float(refilled), "zero_advantage_share": 1 - len(members) / len(rewarded.groups)}
+    if job.training.refill and learned:
+        figures["zero_advantage_share"] = 1 - len(members) / len(learned)
     if ranks.rank == 0 and job.stored_prompts:
         advantage_of = dict(zip(indices, advantages, strict=True))
         samples = [
@@ -85,33 +75,61 @@ def take_step(learner: Learner, step: int) -> Metrics:
         "step": step,
         "learning_rate": learning_rate,
         **({"reward_mean": sum(rewards) / len(rewards)} if rewards else {}),
-        "dropped_share": 1 - len(members) / len(rewarded.groups),
+        "dropped_share": 1 - len(learned) / len(rewarded.groups),
         **rewarded.metrics,
         **figures,
         "prompt_length": sum(completion.prompt_tokens for completion in completions) / count,
         "response_length": tokens / count,
         "truncated_share": sum(completion.finish_reason == "length" for completion in completions) / count,
         **sampling,
-        "sample_seconds": sampled - start - sampling.get("swap_seconds", 0.0) + refilling,
-        "reward_seconds": scored_at - sampled - refilling,
-        "update_seconds": end - scored_at,
+        "update_seconds": end - began,
         "tokens_per_second": tokens / (end - start),
     }
+
+
+def _sample(learner: Learner, step: int) -> tuple[list[Prompt], list[Completion], Rewarded, Metrics]:
+    """Sample and reward the rollouts of the step's prompts, and with `refill` those of further ones.
+
+    The figures are the sampler's, the seconds of both, and with `refill` the number of further prompts.
+    """
+    job, size, times = learner.job, learner.job.rollouts, [time.monotonic()]
+    prompts = rollouts_at(job, step)
+    completions, figures = learner.sampler.sample(step, prompts)
+    times.append(time.monotonic())
+    rewarded = learner.reward(step, _by_prompt(completions, size))
+    times.append(time.monotonic())
+    wanted, most, refilled = job.training.prompts_per_step, job.training.refill, 0
+    while refilled < most:
+        missing = wanted - len(_with_advantage(job, step, rewarded, _learned_from(job, rewarded)))
+        if missing <= 0:
+            break
+        refilled = min(most, refilled + missing)
+        prompts = rollouts_at(job, step, refilled)
+        completions = completions + learner.sampler.sample_more(prompts[len(completions) :])
+        times.append(time.monotonic())
+        rewarded = learner.reward(step, _by_prompt(completions, size))
+        times.append(time.monotonic())
+    seconds = np.diff(times)  # of sampling and rewarding, by turns
+    figures = {**figures, **({"refilled": float(refilled)} if most else {})}
+    figures["sample_seconds"] = float(seconds[::2].sum()) - figures.get("swap_seconds", 0.0)
+    figures["reward_seconds"] = float(seconds[1::2].sum())
+    return prompts, completions, rewarded, figures
 
 
 def _by_prompt(rollouts: Sequence[T], size: int) -> list[Sequence[T]]:
     return [rollouts[start : start + size] for start in range(0, len(rollouts), size)]
 
 
-def _learned_from(job: TrainJob, step: int, rewarded: Rewarded) -> dict[int, list[int]]:
-    """Group -> the rollouts of it that the step learns from; with `refill`, without the groups that teach nothing."""
-    learned = {
-        group: members
-        for group, scored in enumerate(rewarded.groups)
-        if (members := learned_from(scored, range(job.trained), job.reward))
-    }
-    if not job.training.refill:
-        return learned
+def _learned_from(job: TrainJob, rewarded: Rewarded) -> dict[int, list[int]]:
+    """Group -> the rollouts of it that a step can learn from."""
+    chosen = (learned_from(scored, range(job.trained), job.reward) for scored in rewarded.groups)
+    return {group: members for group, members in enumerate(chosen) if members}
+
+
+def _with_advantage(
+    job: TrainJob, step: int, rewarded: Rewarded, learned: Mapping[int, list[int]]
+) -> dict[int, list[int]]:
+    """The groups that teach something: not all of their rollouts have the advantage 0."""
     return {
         group: members
         for group, members in learned.items()

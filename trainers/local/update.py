@@ -213,15 +213,17 @@ def _means(sums: _StepTotals, ranks: Ranks, device: torch.device) -> dict[str, f
         "kl_limited_share": sums.kl_limited,
         "ratio_limited_share": sums.ratio_limited,
         "sampler_gap": sums.sampler_gap,
+        "importance_cut_share": sums.cut,
+        "weight": sums.weights,
+        "square": sums.squares,
     }
-    totals = torch.tensor(
-        [sums.tokens, *by_name.values(), sums.cut, sums.weights, sums.squares], dtype=torch.float64, device=device
-    )
+    totals = torch.tensor([sums.tokens, *by_name.values()], dtype=torch.float64, device=device)
     ranks.add(totals)
-    means = (totals[1:] / totals[0]).tolist()
-    figures = {**dict(zip(by_name, means, strict=False))}
+    figures = dict(zip(by_name, (totals[1:] / totals[0]).tolist(), strict=True))
     figures["sampler_gap_max"] = max(ranks.map(range(ranks.size), lambda _: [sums.sampler_gap_max]))
-    cut_share, weight, square = means[-3:]
+    weight, square = figures.pop("weight"), figures.pop("square")
     if square:
-        figures |= {"importance_cut_share": cut_share, "importance_sample_share": weight**2 / square}
+        figures["importance_sample_share"] = weight**2 / square
+    else:
+        del figures["importance_cut_share"]
     return figures
