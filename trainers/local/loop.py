@@ -63,7 +63,9 @@ def train(
         load_optimiser(folder, optimiser)
     elif job.rounds and job.rounds.optimiser:
         load_optimiser(Path(job.rounds.optimiser.path), optimiser)
-    learner = Learner(job, settings, ranks, reward, engine, make_sampler(job, engine, ranks), reference, optimiser)
+    learner = Learner(
+        job, settings, ranks, reward, engine, make_sampler(job, settings, engine, ranks), reference, optimiser
+    )
     for model in {engine.model, reference}:
         # The embedding takes part in every pass, whichever of the model's methods begins it.
         model.get_input_embeddings().register_forward_pre_hook(beat)

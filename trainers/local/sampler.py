@@ -33,6 +33,7 @@ import torch
 
 from core.files import make_folder, replacing
 from core.processes.faultpoints import faultpoint
+from core.settings.trainers import LocalSettings
 from services.inference import access
 from services.inference.client import InferenceClient, Reply
 from services.inference.encoding import encode_chat
@@ -41,6 +42,7 @@ from services.inference.engines.embedded import TransformersEngine
 from services.inference.serve import ServeError, swap_in
 from trainers.base import SamplerService, SolverJob, TrainError, TrainJob
 from trainers.folders import appearing, remove
+from trainers.local.batches import split_rows
 from trainers.local.checkpoints import complete_weights
 from trainers.local.grpo import token_logprobs
 from trainers.local.ranks import Ranks
@@ -63,12 +65,12 @@ class Sampler:
     close: Callable[[], None]  # when the job is done
 
 
-def make_sampler(job: TrainJob, engine: TransformersEngine, ranks: Ranks) -> Sampler:
+def make_sampler(job: TrainJob, settings: LocalSettings, engine: TransformersEngine, ranks: Ranks) -> Sampler:
     """What samples the rollouts of `job` from the model of `engine`, which is the policy."""
     if job.sampler is None:
         here = partial(_sample_here, engine, ranks)
         return Sampler(lambda _, prompts: (here(prompts), {}), here, lambda _: None, lambda: None)
-    application = _Application(job, job.sampler, engine, ranks)
+    application = _Application(job, job.sampler, settings.tokens_per_micro_batch, engine, ranks)
     return Sampler(application.sample, application.sample_more, application.save, application.close)
 
 
@@ -80,8 +82,16 @@ def _sample_here(engine: TransformersEngine, ranks: Ranks, prompts: Sequence[Pro
 class _Application:
     """Rank 0 writes the weights and has them swapped in; all ranks ask."""
 
-    def __init__(self, job: TrainJob, service: SamplerService, engine: TransformersEngine, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        job: TrainJob,
+        service: SamplerService,
+        most_tokens: int | None,
+        engine: TransformersEngine,
+        ranks: Ranks,
+    ) -> None:
         self._job, self._service, self._engine, self._ranks = job, service, engine, ranks
+        self._most_tokens = most_tokens  # of a forward pass
         self._folders = list[Path]()  # of this rank, the oldest first
         self._checkpoint = ""  # that the application holds
         self._thread = ThreadPoolExecutor(1, "ahead")
@@ -190,21 +200,21 @@ class _Application:
     def _with_own_figures(self, pairs: Sequence[tuple[Prompt, Completion]]) -> list[Completion]:
         """The completions with the entropies of the policy, by a forward pass, and with its log-probabilities if the
         application's are of another distribution."""
-        model, tokenizer = self._engine.model, self._engine.tokenizer
-        training, result = self._job.training, list[Completion]()
-        for start in range(0, len(pairs), training.micro_batch):
-            batch = pairs[start : start + training.micro_batch]
-            rows = [[*encode_chat(tokenizer, prompt.messages), *completion.tokens] for prompt, completion in batch]
-            ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
+        model, tokenizer, training = self._engine.model, self._engine.tokenizer, self._job.training
+        rows = [[*encode_chat(tokenizer, prompt.messages), *completion.tokens] for prompt, completion in pairs]
+        result, lengths = [completion for _, completion in pairs], [len(row) for row in rows]
+        by_length = sorted(range(len(rows)), key=lengths.__getitem__)
+        for part in split_rows(lengths, training.micro_batch, self._most_tokens, by_length):
+            ids = torch.zeros(len(part), lengths[part[-1]], dtype=torch.long)
             mask = torch.zeros_like(ids, dtype=torch.bool)
-            for i, (row, (_, completion)) in enumerate(zip(rows, batch, strict=True)):
-                ids[i, : len(row)] = torch.tensor(row)
-                mask[i, len(row) - len(completion.tokens) : len(row)] = True
+            for row, i in enumerate(part):
+                ids[row, : lengths[i]] = torch.tensor(rows[i])
+                mask[row, lengths[i] - len(result[i].tokens) : lengths[i]] = True
             figures = token_logprobs(model, ids.to(model.device), mask.to(model.device), training.sampling.temperature)
-            for i, (_, completion) in enumerate(batch):
-                own, entropies = (tensor[i].cpu()[mask[i]] for tensor in figures)
-                logprobs = completion.logprobs if self._service.logprobs_comparable else tuple(own.tolist())
-                result.append(replace(completion, logprobs=logprobs, mean_entropy=float(entropies.mean())))
+            for row, i in enumerate(part):
+                own, entropies = (tensor[row].cpu()[mask[row]] for tensor in figures)
+                logprobs = result[i].logprobs if self._service.logprobs_comparable else tuple(own.tolist())
+                result[i] = replace(result[i], logprobs=logprobs, mean_entropy=float(entropies.mean()))
         return result
 
 
