@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -67,8 +68,13 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(home: Home, tmp_path:
     services = Services("127.0.0.1:1", "http://127.0.0.1:1", "http://127.0.0.1:1", address, "", {}, prefect_auth=AUTH)
     home.save_services(services)
 
-    def wait_for(line: str, times: int) -> None:
-        wait_until(lambda: log.read_text().count(line) == times or process.poll() is not None, f"{line!r} in {log}")
+    def wait_for(lines: str, times: int) -> None:
+        """Wait until the log has so many lines with one of the texts in the pattern `lines`."""
+
+        def found() -> bool:
+            return len(re.findall(lines, log.read_text())) >= times
+
+        wait_until(lambda: found() or process.poll() is not None, f"{lines!r} in {log}")
         assert process.poll() is None, log.read_text()
 
     with log.open("w") as output:
@@ -79,7 +85,8 @@ def test_a_runner_beside_ray_outlives_a_restart_of_prefect(home: Home, tmp_path:
     with terminated(process):
         with prefect_server(prefect, port):
             wait_for("deployments are being served", 1)
-        wait_for("Prefect does not answer", 1)
+        # If Prefect ends while the runner asks it for work, the runner begins again before its watch finds the outage.
+        wait_for("Prefect does not answer|the flow runner begins again", 1)
         with prefect_server(prefect, port):
             wait_for("deployments are being served", 2)
 
