@@ -181,8 +181,10 @@ def _needed(answers: Answers, estimated: Estimate) -> Iterator[str]:
         yield f"{'an iteration':<19}{'GPUs':<30}{'GiB':>6}{'M tokens':>14}{'hours':>11}"
         for stage in (row for row in estimated.stages if row.gpus):
             holders = ", ".join(f"{holder} {_numbers(gpus)}" for holder, gpus in stage.gpus.items())
+            first, *others = textwrap.wrap(holders, 29, break_on_hyphens=False)
             tokens, hours = _range(stage.million_tokens), _range(stage.hours)
-            yield f"{stage.stage:<19}{holders:<30}{stage.fullest_gib:>6.1f}{tokens:>14}{hours:>11}"
+            yield f"{stage.stage:<19}{first:<30}{stage.fullest_gib:>6.1f}{tokens:>14}{hours:>11}"
+            yield from (f"{'':<19}{line}" for line in others)
         run, rate = estimated.run_hours, estimated.config.rates.gpu_hour
         money = f", {_range((run[0] * estimated.gpus * rate, run[1] * estimated.gpus * rate))} of money" if rate else ""
         yield f"The run takes {_range(run)} hours by assumed speeds (typical to most){money}."
