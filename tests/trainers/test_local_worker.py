@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -32,7 +34,13 @@ def test_a_step_without_any_reward_does_not_end_the_training(tmp_path: Path, sta
     job = tiny_job(tmp_path, start, steps=2)
     order = Order(job, LocalSettings(), {}, Subject("demo", 1, "train_solver"))
     job.work_dir.mkdir()
-    with patch.multiple(worker, make_reward=lambda *_: reward_nobody, Grader=nullcontext):
+    no_heartbeat = SimpleNamespace(beat=lambda *_: None)  # a real one asks Ray where it is, which would start one
+    changes: dict[str, Any] = {
+        "make_reward": lambda *_: reward_nobody,
+        "Grader": nullcontext,
+        "Heartbeat": lambda _: no_heartbeat,
+    }
+    with patch.multiple(worker, **changes):
         worker.run_worker(order, Ranks(), torch.device("cpu"))
     steps = [json.loads(line) for line in order.metrics.read_text().splitlines()]
     assert [(step["dropped_share"], "reward_mean" in step) for step in steps] == [(1.0, False)] * 2
