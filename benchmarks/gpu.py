@@ -157,7 +157,7 @@ def _vllm(model: Path, folder: Path, device: str, tokens: int) -> dict[str, Any]
     tokenizer = AutoTokenizer.from_pretrained(model)
     problems = make_benchmark(seed=1, per_level=40)[:_PROMPTS]
     prompts = [encode_chat(tokenizer, RZERO_SOLVER.messages(problem.text)) for problem in problems]
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for top_p in (1.0, 0.97):
         parameters = SamplingParams(n=_ROLLOUTS, top_p=top_p, max_tokens=tokens, logprobs=0, seed=1)
         begin = time.perf_counter()
@@ -173,7 +173,7 @@ def _vllm(model: Path, folder: Path, device: str, tokens: int) -> dict[str, Any]
             pairs = zip(answer.token_ids, answer.logprobs, strict=True)
             gaps.append((own - torch.tensor([top[token].logprob for token, top in pairs])).abs())
         gap = torch.cat(gaps)
-        found[f"top_p {top_p:g}"] = {
+        figures[f"top_p {top_p:g}"] = {
             "tokens": count,
             "seconds": seconds,
             "tokens_per_s": count / seconds,
@@ -190,4 +190,4 @@ def _vllm(model: Path, folder: Path, device: str, tokens: int) -> dict[str, Any]
         llm.collective_rpc("swap_weights", args=(str(folder / f"weights-{number}"),))
         end = time.perf_counter()
         swaps.append({"bytes": size, "write_s": written - begin, "load_s": end - written})
-    return {**found, "swaps": swaps}
+    return {**figures, "swaps": swaps}

@@ -107,8 +107,8 @@ def _mlflow(subject: Subject) -> Iterator[Send]:
     experiment_id = experiment.experiment_id if experiment else client.create_experiment(project)
     tags = {"coevo.run": subject.run, "coevo.created": subject.created}
     same = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-    found = client.search_runs([experiment_id], same)
-    key = (found[0] if found else client.create_run(experiment_id, tags=tags, run_name=subject.run)).info.run_id
+    earlier = client.search_runs([experiment_id], same)
+    key = (earlier[0] if earlier else client.create_run(experiment_id, tags=tags, run_name=subject.run)).info.run_id
     client.update_run(key, status="RUNNING")
     names = client.get_run(key).data.metrics
     has = {(name, point.step, point.value) for name in names for point in client.get_metric_history(key, name)}

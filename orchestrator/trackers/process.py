@@ -74,7 +74,7 @@ def follow(
     """
     stack, known = ExitStack(), dict[tuple[str, int], Metric]()
     send: Send | None = None
-    sent, said = known, dict[str, str]()
+    sent, sent_labels = known, dict[str, str]()
     for iterations in news:
         try:
             some = iterations if known else None  # the first reading may have failed
@@ -85,10 +85,10 @@ def follow(
             if send is None or any(known.get(key) != metric for key, metric in sent.items()):
                 send = None  # in case that the next line fails
                 stack.close()
-                send, sent, said = stack.enter_context(opened()), {}, {}
+                send, sent, sent_labels = stack.enter_context(opened()), {}, {}
             new = [metric for key, metric in known.items() if key not in sent]
-            send(new, {name: value for name, value in labels.items() if said.get(name) != value})
-            sent, said = known, labels
+            send(new, {name: value for name, value in labels.items() if sent_labels.get(name) != value})
+            sent, sent_labels = known, labels
         except Exception as error:  # noqa: BLE001 (of any kind: with its next news this process tries again)
             tell(error)
             send = None

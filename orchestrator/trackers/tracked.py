@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class _Tracker:
     name: TrackerName
     process: Popen[bytes]
-    said: bool = False  # that something is wrong with it
+    warned: bool = False  # the log says that something is wrong with it
 
 
 _at_work: dict[str, list[_Tracker]] = {}  # by run
@@ -112,6 +112,6 @@ def _say_error(tracker: _Tracker) -> None:
 
 
 def _say(tracker: _Tracker, problem: str) -> None:
-    if not tracker.said:
+    if not tracker.warned:
         _log.warning("trackers.to: %s: %s; the run goes on", tracker.name, problem)
-    tracker.said = True
+    tracker.warned = True

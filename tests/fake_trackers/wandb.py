@@ -13,7 +13,7 @@ from typing import Any
 _how, _, _when = os.environ["FAKE_TRACKER"].partition(" at ")
 
 
-def _at(place: str) -> None:
+def _fail_at(place: str) -> None:
     if place != _when:
         return
     Path(os.environ["FAKE_TRACKER_REACHED"]).touch()
@@ -29,12 +29,12 @@ def _at(place: str) -> None:
 def _nothing(*_: Any, **__: Any) -> None: ...
 
 
-_at("import")
+_fail_at("import")
 Settings = _nothing
 
 
 def init(**_: Any) -> SimpleNamespace:
-    _at("start")
+    _fail_at("start")
     config = SimpleNamespace(update=_nothing)
-    log, finish = (lambda _row: _at("each call")), (lambda: _at("the end"))
+    log, finish = (lambda _row: _fail_at("each call")), (lambda: _fail_at("the end"))
     return SimpleNamespace(config=config, define_metric=_nothing, log=log, finish=finish)

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 import ray
+from local_application import TOKEN
 from local_tiny import answering_model, one_thread, save_tiny
 from two_ranks import Pair, two_ranks
 
 from core.grading.grader import Grader
+from services.inference import access
+from tests.fake_serve import FakeServe, fake_serve
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +57,10 @@ def own_ray() -> Iterator[None]:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         yield
         ray.shutdown()
+
+
+@pytest.fixture
+def serve(start: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServe]:
+    monkeypatch.setenv(access.RAY_TOKEN, TOKEN)
+    with fake_serve(start) as fake:
+        yield fake
