@@ -180,8 +180,9 @@ def _needed(answers: Answers, estimated: Estimate) -> Iterator[str]:
         yield from _wrapped(f"It needs {cards} ({fits}), and up to {disk:,.0f} GiB of disk.")
         yield f"{'an iteration':<19}{'GPUs':<30}{'GiB':>6}{'M tokens':>14}{'hours':>11}"
         for stage in (row for row in estimated.stages if row.gpus):
-            holders = ", ".join(f"{holder} {_numbers(gpus)}" for holder, gpus in stage.gpus.items())
-            first, *others = textwrap.wrap(holders, 29, break_on_hyphens=False)
+            holders = ", ".join(f"{holder}\N{NO-BREAK SPACE}{_numbers(gpus)}" for holder, gpus in stage.gpus.items())
+            lines = textwrap.wrap(holders, 29, break_on_hyphens=False)  # a holder and its numbers stay together
+            first, *others = (line.replace("\N{NO-BREAK SPACE}", " ") for line in lines)
             tokens, hours = _range(stage.million_tokens), _range(stage.hours)
             yield f"{stage.stage:<19}{first:<30}{stage.fullest_gib:>6.1f}{tokens:>14}{hours:>11}"
             yield from (f"{'':<19}{line}" for line in others)
