@@ -16,7 +16,7 @@ from benchmarks.machine import in_words, machine
 
 NAMES = (
     *("overhead", "startup", "sampler", "trainer", "serving", "swap"),
-    *("store", "rest", "soak", "methods", "collapse", "grading_cases", "grading", "gpu"),
+    *("store", "rest", "soak", "methods", "collapse", "refill", "grading_cases", "grading", "gpu"),
 )
 _WITH_ARGUMENTS = ("grading", "gpu", "rest", "soak")
 

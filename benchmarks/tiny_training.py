@@ -61,6 +61,7 @@ class Arm:
     prompts: int = 256
     steps: int = 40
     learning_rate: float = 5e-4
+    refill: int = 0  # the most further prompts of a step
     every: int = 0  # steps between held-out evaluations; with 0 there is only one, at the end
     guard: Guard | None = None
 
@@ -111,6 +112,7 @@ def _train(arm: Arm, seed: int) -> Outcome:
         prompts_per_step=32,
         rollouts_per_prompt=round(TRAINED / method.trained_share),
         learning_rate=arm.learning_rate,
+        refill=arm.refill,
         betas=(0.9, 0.99),  # as in deploy/runs/demo.toml, which says why
         micro_batch=64,
         checkpoint_every=arm.every or arm.steps,

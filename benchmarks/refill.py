@@ -1,0 +1,93 @@
+"""Steps and sampled tokens to a given pass@1, with and without further prompts for those that teach nothing.
+
+Each pair of trainings has the same base model, seed and questions. Only `solver.training.refill` differs: up to as many
+further prompts a step as the step has. Between evaluations, pass@1 is interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from benchmarks.tiny_training import BASE, TRAINED, Arm, Outcome, outcomes
+from core.statistics.seeds import over_seeds
+
+SEEDS = (1, 2, 3, 4, 5)
+LEVELS = (0.4, 0.5)
+_PROMPTS = 32  # of a step
+_ARMS: dict[str, Arm] = {
+    f"{method}{name}": Arm(method, labels, every=4, refill=refill)
+    for method, labels in (("supervised", "truth"), ("ttrl", "none"))
+    for name, refill in (("", 0), ("_refilled", _PROMPTS))
+}
+_METHODS = {"supervised": "true labels", "ttrl": "TTRL"}
+
+
+def run() -> dict[str, Any]:
+    """{method: {pass@1 in percent: {steps, tokens}}}, each {without, with: means over seeds, ratio: with its interval}.
+
+    The ratio is the geometric mean over seeds of with by without, with Student's 95% interval of the logarithms. A
+    training that did not reach the pass@1 has no figure; the ratio is null then. {method}.dead are the shares of groups
+    without an advantage, {method}.final is pass@1 at the end, by seed.
+    """
+    results = outcomes({BASE: None} | {(name, seed): arm for name, arm in _ARMS.items() for seed in SEEDS})
+    base = fmean(results[BASE]["held_out"]["pass_at_1"])
+    figures: dict[str, Any] = {}
+    for method in _METHODS:
+        without, refilled = ([results[name, seed] for seed in SEEDS] for name in (method, f"{method}_refilled"))
+        dead = ([step.get("zero_advantage_share", 1.0) for step in outcome["metrics"]] for outcome in without)
+        arms = {"without": without, "with": refilled}
+        figures[method] = {
+            "dead": [round(fmean(shares), 4) for shares in dead],
+            "final": {name: [fmean(outcome["held_out"]["pass_at_1"]) for outcome in arms[name]] for name in arms},
+            **{f"{level:.0%}": _compared(level, base, without, refilled) for level in LEVELS},
+        }
+    return figures
+
+
+def _compared(level: float, base: float, without: Sequence[Outcome], refilled: Sequence[Outcome]) -> dict[str, Any]:
+    reached = [[_reached(level, base, outcome) for outcome in of_arm] for of_arm in (without, refilled)]
+    figures: dict[str, Any] = {}
+    for index, figure in enumerate(("steps", "tokens")):
+        ours, theirs = ([spent and spent[index] for spent in of_arm] for of_arm in reached)
+        pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
+        ratio = over_seeds([math.log(b / a) for a, b in pairs], is_share=False) if len(pairs) == len(SEEDS) else None
+        figures[figure] = {
+            "without": ours,
+            "with": theirs,
+            "ratio": ratio and [round(math.exp(value), 3) for value in (ratio.value, ratio.lo, ratio.hi)],
+        }
+    return figures
+
+
+def _reached(level: float, base: float, outcome: Outcome) -> tuple[float, float] | None:
+    """The steps and sampled tokens after which pass@1 is `level`, or None."""
+    spent = [0.0]  # tokens after each step
+    for metrics in outcome["metrics"]:
+        prompts = _PROMPTS + metrics.get("refilled", 0)
+        spent.append(spent[-1] + prompts * TRAINED * metrics["response_length"])
+    curve = [(0, base), *((step, value) for step, value, _ in outcome["curve"])]
+    for (before, low), (after, high) in pairwise(curve):
+        if low < level <= high:
+            part = (level - low) / (high - low)
+            return before + part * (after - before), spent[before] + part * (spent[after] - spent[before])
+    return None
+
+
+def tables(figures: dict[str, Any]) -> str:
+    """A row for each method and pass@1: the means over seeds, and the ratios with their intervals."""
+    lines = ["| labels | pass@1 | steps | with refill | ratio | tokens | with refill | ratio |", "|" + "---|" * 8]
+    for method, name in _METHODS.items():
+        for level in (f"{level:.0%}" for level in LEVELS):
+            cells = [cell for row in figures[method][level].values() for cell in _cells(row)]
+            lines.append(f"| {name} | {level} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    values = [[value for value in row[name] if value is not None] for name in ("without", "with")]
+    means = [f"{fmean(reached):,.1f}" if len(reached) == len(SEEDS) else "not reached" for reached in values]
+    return [*means, "{:.2f} [{:.2f}, {:.2f}]".format(*row["ratio"]) if row["ratio"] else ""]
