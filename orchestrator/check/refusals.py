@@ -92,9 +92,20 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
         yield Fault("base_model", got, "a folder with a Hugging Face model", MODEL_REMEDY)
     elif new:
         yield from _raised("base_model", partial(model_files, folder), CheckpointError)
+        yield from _without_adapters(config)
     benchmarks = [*_benchmark_faults(config, fetch)]
     yield from benchmarks
     yield from _prompt_faults(config, fetch, held_out=not benchmarks)
+
+
+def _without_adapters(config: RunConfig) -> Iterator[Fault]:
+    """The fault of a base model that cannot have the adapters of `trainer.lora`."""
+    if isinstance(config.trainer, LocalSettings) and config.trainer.lora is not None:
+        from trainers.base import TrainError  # here, because what follows takes seconds to import
+        from trainers.local.lora import refuse_targets
+
+        check = partial(refuse_targets, base_model(config), config.trainer.lora)
+        yield from _raised("trainer.lora.targets", check, TrainError)
 
 
 def untrainable(config: RunConfig) -> Iterator[Fault]:

@@ -201,6 +201,14 @@ def test_easyr1_trains_on_all_answers_of_a_group() -> None:
     assert trained == {"local": 24 * 8 * 32, "easyr1": 24 * 8 * 64}
 
 
+def test_further_prompts_are_sampled_in_a_round_more_and_trained_on_no_more() -> None:
+    without, refilled = (work_of("ttrl", solver__training__refill=most)["train_solver"] for most in (0, 16))
+    assert refilled[0].answers == without[0].answers + 24 * 16 * 64
+    assert refilled[0].prompts == without[0].prompts + 24 * 16
+    assert refilled[0].rounds == without[0].rounds + 24
+    assert refilled[1:] == without[1:]
+
+
 FIRST, LAST = [0, 1, 2, 3], [4, 5, 6, 7]
 
 

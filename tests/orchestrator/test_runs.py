@@ -263,6 +263,14 @@ def test_a_benchmark_of_a_suite_that_cannot_be_had_is_named_before_a_run_starts(
         refuse_unready(config, new=True)
 
 
+def test_a_layer_that_the_base_model_lacks_is_refused_before_the_start(home: Home) -> None:
+    config = demo_with(**{"trainer.lora.rank": 2, "trainer.lora.targets": ["q_proj"]})
+    refuse_unready(config, new=True)
+    config = demo_with(**{"trainer.lora.rank": 2, "trainer.lora.targets": ["qkv_proj"]})
+    with pytest.raises(UnreadyError, match=r"trainer\.lora\.targets: .*qkv_proj"):
+        refuse_unready(config, new=True)
+
+
 @pytest.mark.parametrize("up", [True, False])
 def test_an_api_on_another_machine_checks_settings_only(home: Home, up: bool) -> None:
     if up:  # another process started the services, not the one that started this API

@@ -38,6 +38,15 @@ def add_adapters(model: Any, lora: Lora, seed: int) -> None:
     _refuse_unmergeable(model, targets)
 
 
+def refuse_targets(folder: Path, lora: Lora) -> None:
+    """Raise `TrainError` if the model in `folder` cannot have the adapters. Its weights are not read."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    add_adapters(model, lora, seed=0)
+
+
 def _refuse_unmergeable(model: Any, targets: str | list[str]) -> None:
     """Raise `TrainError` for adapters whose sums no checkpoint of this architecture can hold: of a head that is the
     embedding, and of experts, whose weights are one tensor."""

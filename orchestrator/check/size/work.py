@@ -66,7 +66,8 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
 
 def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
     """Sampling, by the trainer, and the update: forward and backward are 3 passes, and the reference's and the old
-    policy's log-probabilities one each. With `trainer.sampler`, an application samples, and all answers at once.
+    policy's log-probabilities one each. With `trainer.sampler`, an application samples, and all answers at once. With
+    `refill` every step samples all the further prompts that it may, in one round more; it trains on no more rows.
 
     The embedded trainer needs the latter with several mini-batches only. With checkpointed activations its forward
     pass is made twice, and it samples no more than `sampling_rows` at once, so that a step has several rounds.
@@ -88,8 +89,9 @@ def _training(config: RunConfig, planned: PlannedTraining) -> tuple[Work, Work]:
         needs = getattr(planned.objective, "needs", ())
         passes += "mean_entropy" in needs or training.sampling.temperature != 1
         sampler, swaps = config.application("challenger" if planned.table == "challenger" else "solver"), training.steps
+    asked, rounds = prompts + training.steps * training.refill, rounds + training.steps * (training.refill > 0)
     return (
-        Work(sampler, prompts * rollouts, limit, prompts, rounds, swaps=swaps),
+        Work(sampler, asked * rollouts, limit, asked, rounds, swaps=swaps),
         Work("trainer", prompts * trained, limit, prompts, passes=passes),
     )
 
