@@ -60,17 +60,33 @@ KILLS: tuple[tuple[FaultPoint, str], ...] = (
     ("weights swapped", "1/train_solver/1"),
     ("weights written", "1/train_solver/2"),
 )
+AHEAD_KILLS: tuple[tuple[FaultPoint, str], ...] = (
+    ("weights written", "1/train_challenger/1"),
+    ("weights swapped", "1/train_challenger/1"),  # with which the third step is sampled; it has no swap of its own
+    ("step ended", "1/train_challenger/2"),
+    ("weights swapped", "1/train_solver/0"),
+    ("step ended", "1/train_solver/3"),
+)
 
 
-def test_killed_in_a_swap_a_sampling_and_an_update_it_ends_with_the_same_rows(live: Live, embedded: Contents) -> None:
-    name = "sampled-and-killed"
+def _run_killed(live: Live, name: str, kills: tuple[tuple[FaultPoint, str], ...], *settings: str) -> Contents:
     # The trainer works in the run's own process, which kills itself.
-    command = live.small_run(name, live.few_questions, SAMPLER, "trainer.own_processes=false")
-    for point, unit in KILLS:
+    command = live.small_run(name, live.few_questions, SAMPLER, "trainer.own_processes=false", *settings)
+    for point, unit in kills:
         process = live.start_killed_at(point, unit, *command)
         assert process.wait(600) == -signal.SIGKILL, (point, unit)
         command = ["resume", name]
     ended = live.coevo("resume", name)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert differences(embedded, contents(live, name)) == []
     assert not any(live.home.memory.iterdir())
+    return contents(live, name)
+
+
+def test_killed_in_a_swap_a_sampling_and_an_update_it_ends_with_the_same_rows(live: Live, embedded: Contents) -> None:
+    assert differences(embedded, _run_killed(live, "sampled-and-killed", KILLS)) == []
+
+
+@pytest.mark.slow
+def test_killed_one_step_ahead_it_ends_with_the_same_rows(live: Live) -> None:
+    whole = _run(live, "sampled-ahead", SAMPLER, "trainer.ahead=1")
+    assert differences(whole, _run_killed(live, "ahead-and-killed", AHEAD_KILLS, "trainer.ahead=1")) == []
