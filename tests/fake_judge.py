@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from core import worlds
 from core.seeds import seed_for
-from services.oracles import exact
 from tests.fake_service import Answer
 
 Reply = Callable[[str], str]  # from the user's message to the text of the judge's reply
@@ -29,7 +29,7 @@ def judge_with(reply: Reply) -> Answer:
 
 def correct_reply(question: str) -> str:
     """The reply of a judge that makes no mistakes."""
-    answer = exact.solve(question)
+    answer = worlds.solve(question)
     return f"Step by step.\n\\boxed{{{'ill-posed' if answer is None else answer}}}"
 
 
@@ -42,7 +42,7 @@ def reply_with_errors(rate: float) -> Reply:
     """The replies of a judge that solves questions, but for this share of them replies with a number 3 too high."""
 
     def reply(question: str) -> str:
-        answer = exact.solve(question)
+        answer = worlds.solve(question)
         return f"\\boxed{{{(answer or 0) + 3}}}" if is_wrong_about(question, rate) else correct_reply(question)
 
     return reply

@@ -13,6 +13,7 @@ from functools import partial
 from core.settings.config import SelfTraining
 from core.settings.serving import Service
 from core.settings.training import Labelled
+from core.worlds import solve
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, StageError
 from orchestrator.stages.training import jobs
@@ -86,8 +87,8 @@ def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     questions = list[TrainQuestion]()
     for row in kept:
         if row.text is not None and row.label is not None and row.label.answer is not None:
-            truth = exact.answer(row.text) if audited else None
-            truth = exact.ILL_POSED if audited and truth is None else truth
+            solved = solve(row.text) if audited else None
+            truth = (exact.ILL_POSED if solved is None else str(solved)) if audited else None
             questions.append(TrainQuestion(row.question_id, row.text, row.label.answer, truth))
     if not questions:
         limits = context.config.dataset.limits

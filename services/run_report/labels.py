@@ -10,7 +10,7 @@ from core.questions.filtering import FilterStats
 from core.settings.config import RunConfig
 from core.statistics.estimates import Estimate, mean, mean_share
 from core.types import LabelledQuestion, Verdict
-from services.oracles import exact
+from core.worlds import difficulty
 from services.run_report.rows import IterationRows
 
 
@@ -95,6 +95,6 @@ def measure_labels(rows: IterationRows, stats: FilterStats, config: RunConfig) -
 
 
 def _operations(questions: Sequence[LabelledQuestion]) -> Operations:
-    difficulties = [exact.difficulty(row.text) for row in questions if row.text is not None]
+    difficulties = [difficulty(row.text) for row in questions if row.text is not None]
     counts = [count for count in difficulties if count is not None]
     return Operations(mean(counts), dict(sorted(Counter(counts).items())))

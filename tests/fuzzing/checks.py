@@ -15,6 +15,7 @@ from typing import Any, get_args
 import pyarrow.parquet as pq
 from fastapi.testclient import TestClient
 
+from core import worlds
 from core.errors import CoevoError
 from core.grading import points
 from core.grading.answers import answer_key, extract_boxed, normalise, number_of
@@ -84,7 +85,7 @@ def questions(reply: str) -> None:
             assert 0 < len(asked) <= _MOST_QUESTION
             assert asked in reply
     exact.audit("q", reply, reply)
-    exact.difficulty(reply)
+    worlds.difficulty(reply)
 
 
 def judged(grader: Grader, reply: str, question: str, label: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from core import worlds
 from core.grading.answers import number_of
 from core.settings.config import SelfTraining
 from core.settings.parsing import comment_of, load_config
@@ -16,7 +17,6 @@ from core.types import TINY_BASES
 from orchestrator.installation.home import PRESETS
 from orchestrator.question_sets.benchmarks import load
 from orchestrator.question_sets.prompts import read_prompts
-from services.oracles import exact
 from storage import queries
 from tests.commands import coevo, json_of, refusal, sets
 from tests.live import Live
@@ -42,7 +42,7 @@ def test_the_folder_has_eight_prompts_and_eight_questions_that_the_tiny_model_un
     assert (len(prompts), len(items)) == (8, 8)
     assert len({text for text, _ in (*prompts, *items)}) == 16
     for text, answer in (*prompts, *items):
-        assert number_of(answer or "") == exact.solve(text)
+        assert number_of(answer or "") == worlds.solve(text)
     columns = {*json.loads((folder / "mine" / "prompts.jsonl").read_text().splitlines()[0])}
     assert columns == {config.prompts.question, config.prompts.answer}
     assert not columns & {"problem", "question", "answer"}

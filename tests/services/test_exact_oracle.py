@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.types import OracleLabel, OracleVerdict
-from services.oracles import exact
-from services.oracles.exact import audit, difficulty, solve
+from core.worlds import arithmetic
+from core.worlds.arithmetic import difficulty, solve
+from services.oracles.exact import audit
 from trainers.micro import world
 
 SEEDS = st.integers(0, 2**32)
 
 
 def test_the_oracle_knows_the_world_s_verbs() -> None:
-    assert (set(exact.GAINS), set(exact.LOSSES)) == (set(world.GAINS), set(world.LOSSES))
+    assert (set(arithmetic.GAINS), set(arithmetic.LOSSES)) == (set(world.GAINS), set(world.LOSSES))
 
 
 @given(SEEDS, st.sampled_from([None, 1, 2, 3, 4, 5, 6]))

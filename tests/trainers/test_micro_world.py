@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core import worlds
 from core.grading.answers import extract_boxed
 from core.questions.parsing import parse_question
-from services.oracles import exact
 from trainers.micro import world
 
 DRAWS = 4000
@@ -28,7 +28,7 @@ def within_noise(count: int, share: float, n: int) -> bool:
 def test_a_question_s_answer_is_the_oracle_s(seed: int, operations: int) -> None:
     problem = world.make_problem(random.Random(seed), operations)
     assert len(problem.operators) == operations
-    assert exact.solve(problem.text) == problem.answer
+    assert worlds.solve(problem.text) == problem.answer
 
 
 @settings(max_examples=300)
@@ -79,7 +79,7 @@ def test_challenges_have_the_documented_shares_of_malformed_and_ill_posed_questi
     drawn = [world.write_challenge(rng, tested) for _ in range(DRAWS)]
     questions = [text for document, _ in drawn if (text := parse_question(document)) is not None]
     assert within_noise(DRAWS - len(questions), world.MALFORMED, DRAWS)
-    levels = Counter(exact.difficulty(text) for text in questions)
+    levels = Counter(worlds.difficulty(text) for text in questions)
     assert within_noise(levels[None], world.ILL_POSED, len(questions))
     for operations, share in enumerate(tested.challenger_operations, 1):
         assert within_noise(levels[operations], share * (1 - world.ILL_POSED), len(questions))

@@ -1,0 +1,60 @@
+"""The tiny worlds' questions in another form, and what is to be done in them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.worlds import difficulty, reordered, skeleton, solve
+from trainers.micro.world import LONG, make_problem
+
+
+@given(st.integers(0, 2**32))
+def test_another_order_has_the_same_answer_and_operations(seed: int) -> None:
+    rng = random.Random(seed)
+    question = make_problem(rng, world=LONG).text
+    other = reordered(question, rng)
+    if other is None:
+        return
+    assert other != question
+    assert (solve(other), difficulty(other)) == (solve(question), difficulty(question))
+    assert Counter(other.replace(",", "").replace(".", "").replace("?", "").split()) - Counter(["then", "+"]) == Counter(
+        question.replace(",", "").replace(".", "").replace("?", "").split()
+    ) - Counter(["then", "+"])
+
+
+@pytest.mark.parametrize(
+    ("question", "others"),
+    [
+        ("What is 3 - 4?", {None}),  # the only term that can be the first is the first
+        ("What is 3 + 4?", {"What is 4 + 3?"}),
+        ("Compute 3 - 4 + 5 * 6.", {"Compute 3 + 5 * 6 - 4.", "Compute 5 * 6 + 3 - 4.", "Compute 5 * 6 - 4 + 3."}),
+        ("Tom has 3 pens, buys 4 more. How many pens does Tom have?", {None}),
+        (
+            "Tom has 3 pens, buys 4 more, then sells 5. How many pens does Tom have?",
+            {"Tom has 3 pens, sells 5, then buys 4 more. How many pens does Tom have?"},
+        ),
+        ("There are 3 boxes with 4 pens each. How many pens are there?", {None}),
+        ("What is x + 4?", {None}),
+    ],
+)
+def test_the_orders_of_a_question(question: str, others: set[str | None]) -> None:
+    assert {reordered(question, random.Random(seed)) for seed in range(50)} == others
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is 3 - 4 * 5?", "- *"),
+        ("Tom has 3 pens, buys 4 more, then sells 5. How many pens does Tom have?", "+ -"),
+        ("There are 3 boxes with 4 pens each. How many pens are there?", "*"),
+        ("What is 3?", ""),
+        ("What is x + 4?", None),
+    ],
+)
+def test_the_skeleton_has_the_operators(question: str, expected: str | None) -> None:
+    assert skeleton(question) == expected
