@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import TypeAdapter
 
+from core.challenger import ChallengerReward
 from core.errors import CoevoError
 from core.methods import Method
-from core.methods.rzero import ChallengerReward
 from core.settings.serving import Service, Signals
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling, Training, trained_rollouts
@@ -140,6 +140,8 @@ class ChallengerJob(TrainJob):
 
     reward: ChallengerReward
     solver: SolverService
+    earlier: tuple[str, ...] = ()  # the questions of earlier iterations, if the reward needs them
+    exact: bool = False  # whether a program knows which questions have an answer (`core.worlds`)
     template: ChallengerTemplate = RZERO_CHALLENGER
 
 

@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from core import worlds
+from core.challenger import Asked, ChallengerReward
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.methods import Method
-from core.methods.rzero import ChallengerReward
 from core.questions.parsing import parse_question
 from core.questions.voting import vote_many
 from core.rollouts.groups import agreements, make_groups
@@ -274,11 +275,16 @@ def reward_challenger(
     ask: Ask,
     grader: Grader,
     share: Share = alone,
+    *,
+    draw: int = 0,
+    earlier: Sequence[str] = (),
+    exact: bool = False,
 ) -> Rewarded:
     """The rewards of a Challenger's step and its figures: the Solver votes on each well-formed question (R-Zero 2.2).
 
     `texts` are the rollouts of each prompt, equally many; the questions of all of them are one batch. `seed` turns the
-    index of a question in the step into the seed of the Solver's samples.
+    index of a question in the step into the seed of the Solver's samples, and `draw` is the seed of what the reward
+    draws. `earlier` and `exact` are those of the job.
 
     The figures are the share of malformed questions, and means of the reward's parts over the well-formed questions, if
     there are any, with the tokens that their votes took.
@@ -302,13 +308,16 @@ def reward_challenger(
 
     asked = dict(zip((index for index, _ in well_formed), share(well_formed, votes_on), strict=True))
     votes = [asked[index][0] if index in asked else None for index in range(len(questions))]
-    scores = config.scores(questions, votes)
+    posed = [None if text is None or not exact else worlds.solve(text) is not None for text in questions]
+    scores = config.scores(Asked(questions, votes, draw, earlier, posed))
     figures = {"malformed_share": 1 - len(well_formed) / len(scores)}
     if labels := [vote for vote in votes if vote is not None]:
         parts = [scores[index].parts for index, _ in well_formed]
-        for name in ("uncertainty", "repetition", "p_hat"):
-            figures[name] = sum(part[name] for part in parts) / len(parts)
-        figures["repeated_share"] = sum(part["cluster_size"] > 1 for part in parts) / len(parts)
+        for name in dict.fromkeys(name for part in parts for name in part):
+            if name not in ("malformed", "cluster_size"):
+                figures[name] = fmean(part[name] for part in parts if name in part)
+        if "cluster_size" in parts[0]:
+            figures["repeated_share"] = sum(part["cluster_size"] > 1 for part in parts) / len(parts)
         figures["unparsed_share"] = 1 - sum(label.parsed for label in labels) / sum(label.m for label in labels)
     total = sum((tokens for _, tokens in asked.values()), Spent())
     figures |= {f"reward_{name}": float(amount) for name, amount in asdict(total).items() if total.requests}

@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from core.challenger import AnyChallengerReward, RZeroChallenger
 from core.methods import Objective, SolverReward
-from core.methods.rzero import ChallengerReward, RZero, Supervised
+from core.methods.rzero import RZero, Supervised
 from core.questions.parsing import parse_question
 from core.settings.prompts import Prompts
 from core.settings.serving import Signals
@@ -88,13 +89,13 @@ class ChallengerTraining(Training):
 
 
 class Challenger(SettingsTable):
-    """How the Challenger is trained.
+    """How the Challenger is trained. `reward` is one of those in `core.challenger`.
 
     With `trained=False`, a baseline of the paper's Table 1, it is the base model, or the Solver if they share a model.
     """
 
     trained: bool = True
-    reward: ChallengerReward = ChallengerReward()
+    reward: AnyChallengerReward = RZeroChallenger()
     training: ChallengerTraining = ChallengerTraining(steps=5)
     template: ChallengerTemplate = RZERO_CHALLENGER
 

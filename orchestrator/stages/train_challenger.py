@@ -8,6 +8,7 @@ from orchestrator.stages.context import Context
 from orchestrator.stages.training.jobs import challenger_job
 from orchestrator.stages.training.running import train
 from orchestrator.stages.training.sampling import samples
+from storage import queries
 
 
 def train_challenger(context: Context[CoEvolution]) -> LastWrite:
@@ -19,4 +20,20 @@ def train_challenger(context: Context[CoEvolution]) -> LastWrite:
     # The Solver is served meanwhile, because its answers are the Challenger's reward.
     served = {"solver": solver, **samples(context.config, "challenger", start)}
     with context.serving(served, for_later={"challenger": start}):
-        return train(context, challenger_job(context.config, key, start, solver, solver_url, context.work_dir))
+        earlier = earlier_questions(context)
+        return train(context, challenger_job(context.config, key, start, solver, solver_url, context.work_dir, earlier))
+
+
+def earlier_questions(context: Context[CoEvolution]) -> tuple[str, ...]:
+    """The questions of earlier iterations that a Solver was unsure of, in order; none unless the reward needs them."""
+    reward = context.config.challenger.reward
+    if "earlier" not in reward.needs:
+        return ()
+    low, high = reward.memory_band
+    with context.store.read() as session:
+        rows = [
+            row
+            for iteration in range(1, context.iteration)
+            for row in queries.questions.labels_of(session, context.run.name, iteration)
+        ]
+    return tuple(row.text for row in rows if row.text and row.label and low <= row.label.p_hat <= high)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from core.methods.rzero import ChallengerReward
+from core.challenger import RZeroChallenger
 from core.settings.parsing import parse_method
 from core.settings.training import Sampling, Training, TrainingSampling
 from core.types import Checkpoint
@@ -28,7 +28,7 @@ def solver_job(work: Path, name: str, settings: dict[str, Any], **training: Any)
 
 
 def challenger_job(work: Path, url: str, **training: Any) -> ChallengerJob:
-    reward = ChallengerReward(votes=4, kl_coefficient=0.05, loss_average="token")
+    reward = RZeroChallenger(votes=4, kl_coefficient=0.05, loss_average="token")
     service = SolverService(url, "t/solver/0", Sampling(max_tokens=8))
     return ChallengerJob(reward=reward, solver=service, **_common_settings(work, training))
 

@@ -11,8 +11,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from core.challenger import RZeroChallenger
 from core.methods import LossAverage
-from core.methods.rzero import ChallengerReward, RZero
+from core.methods.rzero import RZero
 from core.settings.templates import CHALLENGER_USER, ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling, Training, TrainingSampling
 from core.types import Checkpoint
@@ -131,7 +132,7 @@ def tiny_challenger(work: Path, solver: SolverService, votes: int = 4, **changes
         run_seed=7,
         start=Checkpoint("t/base/0", "t", "base", 0, 0, str(work / "start"), "0" * 64, None),
         training=tiny_training(**changes),
-        reward=ChallengerReward(votes=votes),
+        reward=RZeroChallenger(votes=votes),
         solver=solver,
         work_dir=work / "job",
         template=ChallengerTemplate(system="", user=CHALLENGER_USER),

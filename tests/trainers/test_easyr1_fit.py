@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.challenger import RZeroChallenger
 from core.methods import METHODS
-from core.methods.rzero import ChallengerReward
 from core.methods.srt import Rloo, Srt
 from core.settings.parsing import parse_method
 from core.settings.trainers import EasyR1Settings
@@ -37,7 +37,7 @@ def test_the_deviations_from_a_method_are_listed() -> None:
 
 def test_the_challenger_s_reward_has_no_fault() -> None:
     for variant in ("paper", "official"):
-        assert not [*unfit("challenger", Training(), ChallengerReward(variant=variant))]
+        assert not [*unfit("challenger", Training(), RZeroChallenger(variant=variant))]
 
 
 @pytest.mark.parametrize(

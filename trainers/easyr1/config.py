@@ -72,6 +72,7 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     }
     if isinstance(job, ChallengerJob):
         reward_job["solver"] = SOLVER_SERVICE.dump_python(job.solver, mode="json")
+        reward_job |= {"earlier": job.earlier, "exact": job.exact}
     elif isinstance(job, SolverJob):
         reward_job["signals"] = job.signals.model_dump(mode="json")
     (folder / _JOB).write_text(json.dumps(reward_job, indent=1), encoding="utf-8")

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.challenger import CHALLENGER_REWARDS, ChallengerReward
 from core.grading.grader import Grader
 from core.methods import Method
-from core.methods.rzero import ChallengerReward
 from core.rollouts.scoring import learned_from
 from core.seeds import seed_for
 from core.settings.parsing import parse_method
@@ -71,6 +71,8 @@ class RewardJob:
     objective: Method | ChallengerReward
     signals: Signals = field(default_factory=Signals)  # of the Solver's method
     solver: SolverService | None = None  # the service that the Challenger's reward asks
+    earlier: Sequence[str] = ()  # of a Challenger's job, as `exact`
+    exact: bool = False
 
 
 def compute_score(reward_inputs: list[dict[str, Any]], job: str) -> list[dict[str, float]]:
@@ -119,7 +121,7 @@ def _read(path: Path) -> RewardJob:
     role, reward = tree.pop("role"), tree.pop("reward")
     if role == "challenger":
         solver = SOLVER_SERVICE.validate_python(tree.pop("solver"))
-        return RewardJob(**tree, objective=ChallengerReward.model_validate(reward), solver=solver)
+        return RewardJob(**tree, objective=CHALLENGER_REWARDS[reward["type"]].model_validate(reward), solver=solver)
     signals = Signals.model_validate(tree.pop("signals"))
     return RewardJob(**tree, objective=parse_method(reward.pop("type"), reward), signals=signals)
 
@@ -154,9 +156,19 @@ def _reward(groups: Sequence[Rollouts], job: RewardJob, grader: Grader) -> Rewar
         return reward_solver(prompts, job.objective, job.signals, grader)
     assert job.solver is not None
     _refuse_repeated(groups)
-    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + groups[0].prompt["step"], "vote")
+    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + groups[0].prompt["step"])
     ask = partial(InferenceClient(job.solver.url, "solver", job.patience_s).generate, checkpoint=job.solver.checkpoint)
-    return reward_challenger([group.texts for group in groups], job.objective, job.solver, seed, ask, grader)
+    return reward_challenger(
+        [group.texts for group in groups],
+        job.objective,
+        job.solver,
+        partial(seed, "vote"),
+        ask,
+        grader,
+        draw=seed("reward"),
+        earlier=job.earlier,
+        exact=job.exact,
+    )
 
 
 def _refuse_repeated(groups: Sequence[Rollouts]) -> None:

@@ -62,5 +62,16 @@ def challenger_reward(
     job: ChallengerJob, ranks: Ranks, step: int, completions: Completions, *, grader: Grader, ask: Ask
 ) -> Rewarded:
     texts = [[completion.text for completion in group] for group in completions]
-    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + step, "vote")
-    return reward_challenger(texts, job.reward, job.solver, seed, ask, grader, ranks.map)
+    seed = partial(seed_for, job.run_seed, job.key, job.steps_before + step)
+    return reward_challenger(
+        texts,
+        job.reward,
+        job.solver,
+        partial(seed, "vote"),
+        ask,
+        grader,
+        ranks.map,
+        draw=seed("reward"),
+        earlier=job.earlier,
+        exact=job.exact,
+    )

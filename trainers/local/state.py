@@ -52,6 +52,8 @@ def fingerprint(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> str:
         ],
         *([job.sampler.ahead] if job.sampler and job.sampler.ahead else []),
     ]
+    if isinstance(job, ChallengerJob) and (job.earlier or job.exact):
+        parts += [job.earlier, job.exact]
     if isinstance(job, SolverJob):
         parts += [job.signals.model_dump(), [asdict(question) for question in job.questions]]
     if isinstance(job, ChallengerJob):

@@ -16,9 +16,16 @@ from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 
 
 def challenger_job(
-    config: CoEvolution, key: str, start: Checkpoint, solver: Checkpoint, solver_url: str, work_dir: Path
+    config: CoEvolution,
+    key: str,
+    start: Checkpoint,
+    solver: Checkpoint,
+    solver_url: str,
+    work_dir: Path,
+    earlier: tuple[str, ...] = (),
 ) -> ChallengerJob:
-    """The training of the Challenger from `start`, rewarded by the answers of `solver`, whose service has the URL."""
+    """The training of the Challenger from `start`, rewarded by the answers of `solver`, whose service has the URL.
+    `earlier` are questions of earlier iterations, if the reward needs them."""
     challenger, dataset = config.challenger, config.dataset
     return ChallengerJob(
         key=key,
@@ -35,6 +42,8 @@ def challenger_job(
             config.solver.template,
             control_tokens(Path(solver.path)),
         ),
+        earlier=earlier,
+        exact="well_posed" in challenger.reward.needs and config.audit.oracle == "exact",
         template=challenger.template,
         work_dir=work_dir,
         stored_prompts=config.rollout_prompts,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.methods.rzero import ChallengerReward
+from core.challenger import Asked, RZeroChallenger
 from core.types import PseudoLabel
 
 OFFICIAL: dict[str, Any] = {"variant": "official"}
@@ -20,9 +20,9 @@ def label(votes: int, m: int = 10) -> PseudoLabel:
     return PseudoLabel("7" if votes else None, votes, m, votes, 0, votes / m, "all")
 
 
-def values(questions: list[str | None], votes: list[int | None], config: ChallengerReward) -> list[float]:
+def values(questions: list[str | None], votes: list[int | None], config: RZeroChallenger) -> list[float]:
     labels = [None if v is None else label(v) for v in votes]
-    return [score.value for score in config.scores(questions, labels)]
+    return [score.value for score in config.scores(Asked(questions, labels))]
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def values(questions: list[str | None], votes: list[int | None], config: Challen
 def test_the_reward_by_hand(
     settings: dict[str, Any], questions: list[str | None], votes: list[int | None], rewards: list[float]
 ) -> None:
-    assert values(questions, votes, ChallengerReward(**settings)) == pytest.approx(rewards)
+    assert values(questions, votes, RZeroChallenger(**settings)) == pytest.approx(rewards)
 
 
 def test_the_bleu_distance_decides_which_questions_repeat_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChallengerReward, "bleu_distance", 0.01)  # only an identical text is a repetition
-    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], ChallengerReward()) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
+    monkeypatch.setattr(RZeroChallenger, "bleu_distance", 0.01)  # only an identical text is a repetition
+    assert values([TWIN, OTHER_TWIN, TWIN], [5, 5, 5], RZeroChallenger()) == pytest.approx([1 / 3, 2 / 3, 1 / 3])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_bleu_distance_decides_which_questions_repeat_another(monkeypatch: p
 def test_the_parts_of_a_score_explain_the_reward(
     settings: dict[str, Any], kept: dict[str, float], malformed: dict[str, float]
 ) -> None:
-    first, second = ChallengerReward(**settings).scores([ALONE, None], [label(4), None])
+    first, second = RZeroChallenger(**settings).scores(Asked([ALONE, None], [label(4), None]))
     assert first.parts == pytest.approx({"p_hat": 0.4, "malformed": 0, "cluster_size": 1, **kept})
     assert second.parts == pytest.approx({"uncertainty": 0, "p_hat": 0, "malformed": 1, **malformed})
 
@@ -78,7 +78,7 @@ def test_the_parts_of_a_score_explain_the_reward(
 )
 def test_labels_must_match_the_questions(questions: list[str | None], labels: list[PseudoLabel | None]) -> None:
     with pytest.raises(ValueError, match="labels: expected"):
-        ChallengerReward().scores(questions, labels)
+        Asked(questions, labels)
 
 
 QUESTIONS = st.none() | st.sampled_from([TWIN, OTHER_TWIN, ALONE, "What is 3 + 4?", "What is 3 + 5?"])
@@ -86,7 +86,7 @@ BATCHES = st.lists(st.tuples(QUESTIONS, st.integers(0, 10)), max_size=10)
 VARIANTS = st.sampled_from(["paper", "official"])
 
 
-def rewards_of(batch: list[tuple[str | None, int]], config: ChallengerReward) -> list[float]:
+def rewards_of(batch: list[tuple[str | None, int]], config: RZeroChallenger) -> list[float]:
     return values([q for q, _ in batch], [None if q is None else votes for q, votes in batch], config)
 
 
@@ -94,7 +94,7 @@ def rewards_of(batch: list[tuple[str | None, int]], config: ChallengerReward) ->
 def test_the_paper_s_reward_stays_in_range_and_is_zero_for_a_malformed_question(
     batch: list[tuple[str | None, int]], weight: float
 ) -> None:
-    rewards = rewards_of(batch, ChallengerReward(repetition_weight=weight))
+    rewards = rewards_of(batch, RZeroChallenger(repetition_weight=weight))
     assert all(0 <= reward <= 1 for reward in rewards)
     assert all(reward == 0 for reward, (question, _) in zip(rewards, batch, strict=True) if question is None)
 
@@ -103,7 +103,7 @@ def test_the_paper_s_reward_stays_in_range_and_is_zero_for_a_malformed_question(
 def test_the_released_code_s_reward_stays_in_range_and_is_lowest_for_a_malformed_question(
     batch: list[tuple[str | None, int]],
 ) -> None:
-    for reward, (question, _) in zip(rewards_of(batch, ChallengerReward(**OFFICIAL)), batch, strict=True):
+    for reward, (question, _) in zip(rewards_of(batch, RZeroChallenger(**OFFICIAL)), batch, strict=True):
         assert -2 <= reward < -1 if question is None else -1 <= reward <= 0.5
 
 
@@ -114,7 +114,7 @@ def test_rewards_follow_their_questions_in_any_order(
     # BLEU is not symmetric in general, but it is for the twins here, which have the same length.
     order = list(range(len(batch)))
     random.shuffle(order)
-    config = ChallengerReward(variant=variant)
+    config = RZeroChallenger(variant=variant)
     rewards = rewards_of(batch, config)
     assert rewards_of([batch[i] for i in order], config) == pytest.approx([rewards[i] for i in order])
 
@@ -122,7 +122,7 @@ def test_rewards_follow_their_questions_in_any_order(
 @given(BATCHES, VARIANTS)
 def test_a_repeated_question_never_earns_more(batch: list[tuple[str | None, int]], variant: str) -> None:
     # A copy of the first question replaces a malformed rollout, so that the size of the batch stays the same.
-    config = ChallengerReward(variant=variant)
+    config = RZeroChallenger(variant=variant)
     [alone, *_] = rewards_of([(ALONE, 5), *batch, (None, 0)], config)
     [repeated, *_] = rewards_of([(ALONE, 5), *batch, (ALONE, 5)], config)
     assert repeated <= alone
