@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from core.challenger import ChallengerReward, RZeroChallenger
+
 Tree = Mapping[str, Any]
+
+# The settings that all of the Challenger's rewards have are of the run, not of a paper: another type keeps them.
+_SHARED = {"challenger.reward": {*ChallengerReward.model_fields} - {"type"}}
+_USUAL = {"challenger.reward": RZeroChallenger().type}  # the type of a table that names none
 
 
 def flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
@@ -31,7 +37,8 @@ def with_overrides(tree: Tree, overrides: Tree) -> dict[str, Any]:
     """A copy of a tree of settings with other values. What the overrides do not name stays as it is.
 
     An override is a dotted name or a table, `{"dataset.candidates": 320}` or `{"dataset": {"candidates": 320}}`. A new
-    `type` removes the other settings of its table, because they belong to another variant.
+    `type` removes the other settings of its table, because they belong to another variant; the Challenger's reward
+    keeps what all its variants have.
     """
     changed = deepcopy(dict(tree))
     settings = by_dotted_names(overrides)
@@ -46,8 +53,11 @@ def with_overrides(tree: Tree, overrides: Tree) -> dict[str, Any]:
         if value == {}:
             _table(table, last)
             continue
-        if last == "type" and table.get("type") != value:
+        within = ".".join(parents)
+        if last == "type" and table.get("type", _USUAL.get(within)) != value:
+            shared = {setting: table[setting] for setting in table if setting in _SHARED.get(within, ())}
             table.clear()
+            table.update(shared)
         table[last] = value
     return changed
 

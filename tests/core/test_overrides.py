@@ -18,6 +18,26 @@ SERVICE = {"url": "http://a/v1", "model": "m"}
 
 
 @pytest.mark.parametrize(
+    ("table", "kind", "expected"),
+    [
+        (
+            {"format": "tags", "variant": "official"},
+            "rzero",
+            {"format": "tags", "variant": "official", "type": "rzero"},
+        ),
+        ({"format": "tags", "variant": "official"}, "target", {"format": "tags", "type": "target"}),
+        ({"type": "target", "votes": 4, "peak": 0.6}, "rzero", {"votes": 4, "type": "rzero"}),
+        ({"type": "target", "peak": 0.6}, "target", {"type": "target", "peak": 0.6}),
+    ],
+)
+def test_another_reward_of_the_challenger_keeps_what_all_of_them_have(
+    table: dict[str, object], kind: str, expected: dict[str, object]
+) -> None:
+    changed = with_overrides({"challenger": {"reward": table}}, {"challenger.reward.type": kind})
+    assert changed["challenger"]["reward"] == expected
+
+
+@pytest.mark.parametrize(
     ("preset", "overrides", "changed"),
     [
         ("demo", {"dataset": {"candidates": 320}}, {"dataset.candidates": 320}),
