@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from types import ModuleType
 
@@ -14,6 +15,7 @@ from core.methods import METHODS, Method
 from core.methods.empo import Empo
 from core.methods.evol_rl import EvolRl
 from core.methods.poly_epo import GrpoDiv, PolyEpo
+from core.methods.random_reward import RandomReward
 from core.methods.rent import Rent
 from core.methods.scrl import Scrl
 from core.methods.srt import SoftSrt
@@ -40,7 +42,7 @@ def paper(**names: type) -> ModuleType:
 def test_a_module_s_methods_are_its_classes_that_have_a_type_each_once() -> None:
     assert kinds_of([paper(Rent=Rent, base=Method, other=dict), paper(Rent=Rent)], Method) == {"rent": Rent}
     assert {name: method.model_fields["type"].default for name, method in METHODS.items()} == {n: n for n in METHODS}
-    assert {method.type for method, *_ in RANGES} == {*METHODS}
+    assert {method.type for method, *_ in RANGES} | {RandomReward().type} == {*METHODS}
 
 
 def test_two_methods_with_the_same_type_are_refused() -> None:
@@ -62,6 +64,18 @@ def test_rewards_are_in_their_range_and_follow_a_permutation(
     assert ((scored.rewards >= low) & (scored.rewards <= high)).all()
     assert again.rewards == pytest.approx(scored.rewards[order], abs=1e-6)
     assert (again.label, again.learn) == (scored.label, scored.learn)
+
+
+def test_random_rewards_come_from_the_group_s_seed_and_from_nothing_else() -> None:
+    method, size = RandomReward(), 2000
+    one, other = ([answer] * size for answer in ("7", "8"))
+    first = method.score(replace(group_of(one, label="7"), seed=1))
+    assert (first.rewards == method.score(replace(group_of(other), seed=1)).rewards).all()
+    assert (first.rewards != method.score(replace(group_of(one), seed=2)).rewards).any()
+    assert {*first.rewards} == {0.0, 1.0}
+    assert first.rewards.mean() == pytest.approx(0.5, abs=0.05)
+    assert (first.label, first.learn, method.needs) == (None, True, frozenset())
+    assert RandomReward(probability=0.1).score(group_of(one)).rewards.mean() == pytest.approx(0.1, abs=0.03)
 
 
 @pytest.mark.parametrize(
