@@ -47,6 +47,17 @@ class Votes(SettingsTable):
         return None
 
 
+class Replay(SettingsTable):
+    """Kept questions of earlier iterations, with the labels that they got then, that the Solver trains on again.
+
+    R-Diverse (arXiv 2602.13103) replays 0.3 of each of the Solver's batches; here it is the share of all questions that
+    it trains on, from which the batches are drawn. Cumulative self-improvement (2502.01612) keeps all rounds.
+    """
+
+    share: float = Field(0.3, gt=0, lt=1)  # of all questions that the Solver trains on, if there are so many
+    iterations: Positive | None = None  # the newest ones before this one; None: all
+
+
 class Dataset(Votes):
     """R-Zero 2.3: how the Solver's questions are made, labelled and filtered."""
 
@@ -56,6 +67,7 @@ class Dataset(Votes):
     band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, for releases whose band is not symmetric
     # A candidate with one of these in its question is malformed. The Challenger's reward does not look at them.
     refused_texts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    replay: Replay | None = None
 
     @property
     def limits(self) -> tuple[float, float] | None:

@@ -6,13 +6,16 @@ is measured against the base model. Whether the optimiser goes on, too, is a set
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from core.settings.config import SelfTraining
+from core.settings.config import Dataset, SelfTraining
 from core.settings.serving import Service
 from core.settings.training import Labelled
+from core.types import LabelledQuestion
 from core.worlds import solve
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, StageError
@@ -73,14 +76,29 @@ def chained_job(context: Context, labelled: Labelled, job: SolverJob, result: Tr
     return jobs.labelled_job(context.config, labelled, key, start, work_dir)
 
 
+def replayed(
+    kept: Sequence[LabelledQuestion], earlier: Sequence[LabelledQuestion], share: float, seed: int
+) -> list[LabelledQuestion]:
+    """Questions drawn from `earlier`, in its order, so that they are `share` of all with `kept`; all if too few."""
+    count = min(len(earlier), round(share / (1 - share) * len(kept)))
+    return [earlier[i] for i in sorted(random.Random(seed).sample(range(len(earlier)), count))]
+
+
 def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     """The kept questions of a co-evolution run with their pseudo-labels, and true answers if the trainer audits labels.
+    With `dataset.replay`, those of earlier iterations follow.
 
     Raises:
         StageError: no question was kept.
     """
+    run, t, dataset = context.run.name, context.iteration, context.config.dataset
+    replay = dataset.replay if isinstance(dataset, Dataset) else None
     with context.store.read() as session:
-        kept = queries.questions.labels_of(session, context.run.name, context.iteration, "kept")
+        kept = queries.questions.labels_of(session, run, t, "kept")
+        if kept and replay is not None:
+            first = max(1, t - replay.iterations) if replay.iterations else 1
+            earlier = [row for i in range(first, t) for row in queries.questions.labels_of(session, run, i, "kept")]
+            kept = [*kept, *replayed(kept, earlier, replay.share, context.seed("replay"))]
     # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees
     # it. An ill-posed question gets a text that equals no label, so that no label is right.
     audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"

@@ -43,11 +43,14 @@ def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
 
 
 def questions_trained_on(subject: Subject) -> Iterator[Compared]:
-    """A Solver was trained on kept questions of its iteration, or on given prompts, at every one of its steps."""
+    """A Solver was trained at every one of its steps, on kept questions of its iteration, with `dataset.replay` also of
+    earlier ones, or on given prompts."""
     is_loop = isinstance(subject.config, CoEvolution)
     for t, _, result in subject.done("train_solver"):
         key = checkpoint_id(subject.name, "solver", t)
-        labels = subject.read(queries.questions.labels_of, subject.name, t if is_loop else 0)
+        replays = isinstance(subject.config, CoEvolution) and subject.config.dataset.replay is not None
+        iterations = range(1 if replays else t, t + 1) if is_loop else [0]
+        labels = [row for i in iterations for row in subject.read(queries.questions.labels_of, subject.name, i)]
         rows = subject.read(queries.traces.trained_on_by, key)
         usable = {row.question_id for row in labels if row.verdict == "kept" or not is_loop}
         usable -= {row.question_id for row in labels if row.verdict == "duplicate"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ from core.methods import Method
 from core.methods.rent import Rent
 from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
-from core.settings.config import RunConfig
-from core.types import Scored, StageKey
+from core.settings.config import Replay, RunConfig
+from core.types import Scored, StageKey, question_key
 from orchestrator.stages.context import StageError
 from orchestrator.stages.train_solver import kept_questions
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
@@ -59,6 +60,41 @@ def test_an_iteration_without_a_kept_question_cannot_train(sqlite: Store) -> Non
         create(session, "none", CONFIG)
     with pytest.raises(StageError, match="kept"):
         kept_questions(context_of(sqlite, "none", 1))
+
+
+REPLAYED = [(1, "6", 4), (2, "7", 4)]  # iteration, label, questions
+
+
+@pytest.mark.parametrize(
+    ("replay", "expected"),
+    [
+        (None, {3: 6}),
+        (Replay(share=0.25), {3: 6, 1: 1, 2: 1}),  # 2 of 8; which ones, the seed says
+        (Replay(share=0.5), {3: 6, 1: 3, 2: 3}),
+        (Replay(share=0.9), {3: 6, 1: 4, 2: 4}),  # there are no more
+        (Replay(share=0.9, iterations=1), {3: 6, 2: 4}),
+    ],
+)
+def test_questions_of_earlier_iterations_are_replayed_with_the_labels_that_they_had(
+    sqlite: Store, replay: Replay | None, expected: dict[int, int]
+) -> None:
+    config = CONFIG.model_copy(update={"dataset": CONFIG.dataset.model_copy(update={"replay": replay})})
+    with sqlite.write() as session:
+        create(session, "replays", config)
+        for iteration, answer, count in (*REPLAYED, (3, "8", 6)):
+            texts = [f"What is {iteration} + {i}?" for i in range(count)]
+            label(session, "replays", iteration, [(text, vote_of((answer, 6), ("5", 4))) for text in texts], config)
+    context = context_of(sqlite, "replays", 3, config=config)
+    questions = kept_questions(context)
+    found = Counter(question_key(question.question_id)[1] for question in questions)
+    assert found.total() == sum(expected.values())
+    assert found[3] == 6
+    if replay is None or replay.share == 0.9:
+        assert found == expected
+    labels = {1: "6", 2: "7", 3: "8"}
+    assert all(question.label == labels[question_key(question.question_id)[1]] for question in questions)
+    assert questions == kept_questions(context)
+    assert len({question.question_id for question in questions}) == len(questions)
 
 
 def rewards(store: Store) -> dict[tuple[int, str], float | None]:
