@@ -247,7 +247,7 @@ class CoEvolution(_Run):
         challenger, labelled = self.challenger, self.labelled
         challenger_training = PlannedTraining("challenger", challenger.training, challenger.reward, challenger.rollouts)
         trainings = (*([challenger_training] if challenger.trained else []), *super().trainings)
-        if labelled is None:
+        if labelled is None or labelled.share is not None:
             return trainings
         training, reward = labelled.training(self.solver), labelled.reward(self.solver)
         rollouts = training.rollouts_per_prompt or reward.rollouts
@@ -259,7 +259,7 @@ class CoEvolution(_Run):
 
     @property
     def has_branch(self) -> bool:
-        return self.labelled is not None and not self.labelled.chained
+        return self.labelled is not None and not self.labelled.chained and self.labelled.share is None
 
     @model_validator(mode="after")
     def _stops_on_a_benchmark(self) -> CoEvolution:

@@ -150,13 +150,17 @@ class SelfTrainedSolver(Solver):
 
 
 class Labelled(SettingsTable):
-    """Labelled data that the Solver trains on at the end of each iteration, by the same GRPO (R-Zero B.3).
+    """Labelled data that the Solver trains on, by the same GRPO (R-Zero B.3), at the end of each iteration.
 
     By default this is a branch: each iteration's Solver is trained on the data and evaluated, and the next iteration
     goes on from the Solver as it was before. So the loop is an initialisation for labelled data, as in Figure 4. With
     `chained`, the next iteration goes on from the Solver that was trained on the data, which is not in the paper.
 
     It is trained as in `[solver]`, as B.3 says, but for the reward, which is agreement with the label.
+
+    With `share`, there is no such training. Instead, labelled questions are among those that the Solver trains on in
+    each iteration: anchors, drawn anew each time (R-Few, arXiv 2512.02472, which also shows them to the Challenger, and
+    gives them twice the weight of others).
     """
 
     file: str  # as in `Prompts`, or "micro" or "micro-long"
@@ -165,9 +169,13 @@ class Labelled(SettingsTable):
     limit: Positive | None = None
     chained: bool = False
     steps: Positive | None = None  # None: as many as one training of the Solver has
+    share: float | None = Field(None, gt=0, lt=1)  # of all questions that the Solver trains on, if there are so many
 
     @model_validator(mode="after")
     def _has_labels(self) -> Labelled:
+        if self.share is not None and (self.chained or self.steps is not None):
+            got = "chained = true" if self.chained else f"steps = {self.steps}"
+            raise ValueError(f"share: expected none with {got}, because with it there is no training of its own")
         if self.file == "benchmark" or (self.file in TINY_BASES and self.limit is None):
             raise ValueError(
                 f"file: expected a file of labelled questions, or {' or '.join(TINY_BASES)} with a limit, "

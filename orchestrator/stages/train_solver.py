@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar, cast
 
-from core.settings.config import Dataset, SelfTraining
+from core.settings.config import CoEvolution, SelfTraining
 from core.settings.serving import Service
 from core.settings.training import Labelled
-from core.types import LabelledQuestion
 from core.worlds import solve
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, StageError
@@ -29,6 +29,8 @@ from services.oracles import exact
 from storage import queries
 from storage.files.checkpoints import digest, manifest
 from trainers.base import SolverJob, TrainQuestion, TrainResult
+
+T = TypeVar("T")
 
 
 def train_solver(context: Context) -> LastWrite:
@@ -46,7 +48,7 @@ def train_solver(context: Context) -> LastWrite:
         )
         remove_unneeded(context, job.start)
     else:
-        job = solver_job(context, f"{t}/train_solver", kept_questions(context))
+        job = solver_job(context, f"{t}/train_solver", questions_of(cast("Context[CoEvolution]", context)))
         if config.labelled is not None and config.labelled.chained:
             next_job = partial(chained_job, context, config.labelled, job)
     # A training that stops or queries applications needs exclusive use of them. Otherwise another run could start its
@@ -76,43 +78,44 @@ def chained_job(context: Context, labelled: Labelled, job: SolverJob, result: Tr
     return jobs.labelled_job(context.config, labelled, key, start, work_dir)
 
 
-def replayed(
-    kept: Sequence[LabelledQuestion], earlier: Sequence[LabelledQuestion], share: float, seed: int
-) -> list[LabelledQuestion]:
-    """Questions drawn from `earlier`, in its order, so that they are `share` of all with `kept`; all if too few."""
-    count = min(len(earlier), round(share / (1 - share) * len(kept)))
-    return [earlier[i] for i in sorted(random.Random(seed).sample(range(len(earlier)), count))]
+def drawn(questions: Sequence[T], share: float, others: int, seed: int) -> list[T]:
+    """Questions of which, in their order, so many are drawn that they are `share` of all with `others`; all if few."""
+    count = min(len(questions), round(share / (1 - share) * others))
+    return [questions[i] for i in sorted(random.Random(seed).sample(range(len(questions)), count))]
 
 
-def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
-    """The kept questions of a co-evolution run with their pseudo-labels, and true answers if the trainer audits labels.
-    With `dataset.replay`, those of earlier iterations follow.
+def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
+    """What the Solver of a co-evolution run trains on: the kept questions with their pseudo-labels, with
+    `dataset.replay` those of earlier iterations with theirs, and with `labelled.share` labelled ones.
 
     Raises:
         StageError: no question was kept.
     """
-    run, t, dataset = context.run.name, context.iteration, context.config.dataset
-    replay = dataset.replay if isinstance(dataset, Dataset) else None
+    run, t, config = context.run.name, context.iteration, context.config
+    dataset, labelled, replay = config.dataset, config.labelled, config.dataset.replay
     with context.store.read() as session:
-        kept = queries.questions.labels_of(session, run, t, "kept")
-        if kept and replay is not None:
+        rows = queries.questions.labels_of(session, run, t, "kept")
+        if rows and replay is not None:
             first = max(1, t - replay.iterations) if replay.iterations else 1
             earlier = [row for i in range(first, t) for row in queries.questions.labels_of(session, run, i, "kept")]
-            kept = [*kept, *replayed(kept, earlier, replay.share, context.seed("replay"))]
+            rows = [*rows, *drawn(earlier, replay.share, len(rows), context.seed("replay"))]
     # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees
     # it. An ill-posed question gets a text that equals no label, so that no label is right.
-    audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"
+    audited = config.solver.reward.labels == "online" and config.audit.oracle == "exact"
     questions = list[TrainQuestion]()
-    for row in kept:
+    for row in rows:
         if row.text is not None and row.label is not None and row.label.answer is not None:
             solved = solve(row.text) if audited else None
             truth = (exact.ILL_POSED if solved is None else str(solved)) if audited else None
             questions.append(TrainQuestion(row.question_id, row.text, row.label.answer, truth))
     if not questions:
-        limits = context.config.dataset.limits
+        limits = dataset.limits
         expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
             f"learn from: expected {expected}. See the histogram of p_hat in `coevo report {context.run}`"
         )
+    if labelled is not None and labelled.share is not None:
+        anchors = jobs.labelled_questions(config, labelled)
+        questions += drawn(anchors, labelled.share, len(questions), context.seed("anchors"))
     return tuple(questions)

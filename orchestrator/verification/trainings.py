@@ -13,6 +13,7 @@ from core.settings.trainers import LocalSettings
 from core.settings.training import PlannedTraining, trained_rollouts
 from core.types import Stage, TrainingRollout, checkpoint_id
 from orchestrator.plan import TRAININGS
+from orchestrator.stages.training.jobs import LABELLED
 from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from storage import queries
@@ -44,18 +45,20 @@ def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
 
 def questions_trained_on(subject: Subject) -> Iterator[Compared]:
     """A Solver was trained at every one of its steps, on kept questions of its iteration, with `dataset.replay` also of
-    earlier ones, or on given prompts."""
+    earlier ones, and with `labelled.share` on labelled ones, or on given prompts."""
     is_loop = isinstance(subject.config, CoEvolution)
+    replays = isinstance(subject.config, CoEvolution) and subject.config.dataset.replay is not None
+    has_anchors = isinstance(subject.config, CoEvolution) and subject.config.labelled is not None
     for t, _, result in subject.done("train_solver"):
         key = checkpoint_id(subject.name, "solver", t)
-        replays = isinstance(subject.config, CoEvolution) and subject.config.dataset.replay is not None
         iterations = range(1 if replays else t, t + 1) if is_loop else [0]
         labels = [row for i in iterations for row in subject.read(queries.questions.labels_of, subject.name, i)]
         rows = subject.read(queries.traces.trained_on_by, key)
         usable = {row.question_id for row in labels if row.verdict == "kept" or not is_loop}
         usable -= {row.question_id for row in labels if row.verdict == "duplicate"}
         for row in rows:
-            yield f"{key} trained on {row.question_id}", True, row.question_id in usable
+            is_usable = row.question_id in usable or (has_anchors and row.question_id.startswith(LABELLED))
+            yield f"{key} trained on {row.question_id}", True, is_usable
         steps = range(1, min(result["steps"], subject.config.solver.training.steps) + 1)
         yield f"{key}: steps with questions", [*steps], sorted({step for row in rows for step in row.steps})
 

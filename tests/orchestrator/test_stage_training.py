@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from core.methods import Method
@@ -14,9 +16,11 @@ from core.methods.rent import Rent
 from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
 from core.settings.config import Replay, RunConfig
+from core.settings.training import Labelled
 from core.types import Scored, StageKey, question_key
+from core.worlds import solve
 from orchestrator.stages.context import StageError
-from orchestrator.stages.train_solver import kept_questions
+from orchestrator.stages.train_solver import questions_of
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
@@ -39,7 +43,7 @@ def truths(store: Store, method: Method) -> list[str | None]:
         create(session, method.type, config)
         texts = ["What is 2 + 3?", "What is 4 + ?"]  # the second question is ill-posed
         label(session, method.type, 1, [(text, vote_of(("6", 6), ("5", 4))) for text in texts], config)
-    questions = kept_questions(context_of(store, method.type, 1, config=config))
+    questions = questions_of(context_of(store, method.type, 1, config=config))
     assert [question.label for question in questions] == ["6", "6"]
     return [question.truth for question in questions]
 
@@ -59,7 +63,7 @@ def test_an_iteration_without_a_kept_question_cannot_train(sqlite: Store) -> Non
     with sqlite.write() as session:
         create(session, "none", CONFIG)
     with pytest.raises(StageError, match="kept"):
-        kept_questions(context_of(sqlite, "none", 1))
+        questions_of(context_of(sqlite, "none", 1))
 
 
 REPLAYED = [(1, "6", 4), (2, "7", 4)]  # iteration, label, questions
@@ -85,7 +89,7 @@ def test_questions_of_earlier_iterations_are_replayed_with_the_labels_that_they_
             texts = [f"What is {iteration} + {i}?" for i in range(count)]
             label(session, "replays", iteration, [(text, vote_of((answer, 6), ("5", 4))) for text in texts], config)
     context = context_of(sqlite, "replays", 3, config=config)
-    questions = kept_questions(context)
+    questions = questions_of(context)
     found = Counter(question_key(question.question_id)[1] for question in questions)
     assert found.total() == sum(expected.values())
     assert found[3] == 6
@@ -93,8 +97,31 @@ def test_questions_of_earlier_iterations_are_replayed_with_the_labels_that_they_
         assert found == expected
     labels = {1: "6", 2: "7", 3: "8"}
     assert all(question.label == labels[question_key(question.question_id)[1]] for question in questions)
-    assert questions == kept_questions(context)
+    assert questions == questions_of(context)
     assert len({question.question_id for question in questions}) == len(questions)
+
+
+def test_labelled_questions_are_drawn_anew_in_each_iteration(sqlite: Store) -> None:
+    labelled = Labelled(file="micro", limit=50, share=0.25)
+    config = CONFIG.model_copy(update={"labelled": labelled})
+    assert ([planned.table for planned in config.trainings], config.has_branch) == (["challenger", "solver"], False)
+    with sqlite.write() as session:
+        create(session, "anchors", config)
+        for iteration in (1, 2):
+            texts = [f"What is {iteration} + {i}?" for i in range(9)]
+            label(session, "anchors", iteration, [(text, vote_of(("6", 6), ("5", 4))) for text in texts], config)
+    first, second = (questions_of(context_of(sqlite, "anchors", t, config=config)) for t in (1, 2))
+    anchors = [[q for q in questions if q.question_id.startswith("labelled/")] for questions in (first, second)]
+    assert [len(of) for of in anchors] == [3, 3]
+    assert [len(questions) for questions in (first, second)] == [12, 12]
+    assert all(question.label == question.truth == str(solve(question.text)) for of in anchors for question in of)
+    assert anchors[0] != anchors[1]
+
+
+@pytest.mark.parametrize("other", [{"chained": True}, {"steps": 3}])
+def test_anchors_have_no_training_of_their_own(other: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="share: expected none"):
+        Labelled(file="micro", limit=50, share=0.25, **other)
 
 
 def rewards(store: Store) -> dict[tuple[int, str], float | None]:

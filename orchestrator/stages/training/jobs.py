@@ -14,6 +14,8 @@ from orchestrator.question_sets.held_out import trained_on
 from services.inference.encoding import control_tokens
 from trainers.base import ChallengerJob, SolverJob, SolverService, TrainQuestion
 
+LABELLED = "labelled/"  # the beginning of the ids of labelled questions, which the store has no rows of
+
 
 def challenger_job(
     config: CoEvolution,
@@ -69,19 +71,23 @@ def solver_job(
     )
 
 
-def labelled_job(config: RunConfig, labelled: Labelled, key: str, start: Checkpoint, work_dir: Path) -> SolverJob:
-    """The training of the Solver `start` on labelled data (R-Zero B.3). Held-out questions are left out."""
-    questions = tuple(
-        TrainQuestion(f"labelled/{index:06d}", prompt.text, prompt.answer, prompt.answer)
+def labelled_questions(config: RunConfig, labelled: Labelled) -> tuple[TrainQuestion, ...]:
+    """The labelled data; held-out questions are left out."""
+    return tuple(
+        TrainQuestion(f"{LABELLED}{index:06d}", prompt.text, prompt.answer, prompt.answer)
         for index, prompt in trained_on(config, labelled.prompts)
     )
+
+
+def labelled_job(config: RunConfig, labelled: Labelled, key: str, start: Checkpoint, work_dir: Path) -> SolverJob:
+    """The training of the Solver `start` on labelled data (R-Zero B.3)."""
     return SolverJob(
         key=key,
         run_seed=config.seed,
         start=start,
         training=labelled.training(config.solver),
         reward=labelled.reward(config.solver),
-        questions=questions,
+        questions=labelled_questions(config, labelled),
         template=config.solver.template,
         work_dir=work_dir,
         stored_prompts=config.rollout_prompts,
