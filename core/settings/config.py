@@ -19,7 +19,7 @@ from core.settings.trainers import LocalSettings, TrainerSettings
 from core.settings.training import Challenger, Labelled, PlannedTraining, Sampling, SelfTrainedSolver, Solver
 from core.statistics.alerts import Alerts
 from core.statistics.guard import Guard
-from core.types import Denominator, Flow, Role
+from core.types import TINY_BASES, Denominator, Flow, Role
 from core.validation.bounds import (
     Answers,
     Iterations,
@@ -68,6 +68,9 @@ class Dataset(Votes):
     # A candidate with one of these in its question is malformed. The Challenger's reward does not look at them.
     refused_texts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     replay: Replay | None = None
+    # What the Solver learns from the kept questions: their votes' label or, a control, what a program of a tiny world
+    # knows. Questions without an answer are left out then.
+    labels: Literal["votes", "exact"] = "votes"
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -260,6 +263,15 @@ class CoEvolution(_Run):
     @property
     def has_branch(self) -> bool:
         return self.labelled is not None and not self.labelled.chained and self.labelled.share is None
+
+    @model_validator(mode="after")
+    def _has_a_world(self) -> CoEvolution:
+        if self.challenger.source == "world" and self.base_model not in TINY_BASES:
+            raise ValueError(
+                f"challenger.source: expected 'model' with base_model = {self.base_model!r}; 'world' goes with "
+                f"{', '.join(TINY_BASES)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _stops_on_a_benchmark(self) -> CoEvolution:

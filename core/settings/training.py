@@ -92,12 +92,21 @@ class Challenger(SettingsTable):
     """How the Challenger is trained. `reward` is one of those in `core.challenger`.
 
     With `trained=False`, a baseline of the paper's Table 1, it is the base model, or the Solver if they share a model.
+    With `source="world"`, a control, no model writes the questions, but the program of the base's tiny world, with as
+    many operations as its Solver has learned from.
     """
 
     trained: bool = True
+    source: Literal["model", "world"] = "model"
     reward: AnyChallengerReward = RZeroChallenger()
     training: ChallengerTraining = ChallengerTraining(steps=5)
     template: ChallengerTemplate = RZERO_CHALLENGER
+
+    @model_validator(mode="after")
+    def _a_program_learns_nothing(self) -> Challenger:
+        if self.source == "world" and self.trained:
+            raise ValueError("trained: expected false with source = 'world', because no model writes the questions")
+        return self
 
     @model_validator(mode="after")
     def _examples_are_well_formed(self) -> Challenger:

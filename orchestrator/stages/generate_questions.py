@@ -1,7 +1,8 @@
-"""Has C(t) write N candidates and stores them, malformed ones too (R-Zero 2.3)."""
+"""Has C(t) write N candidates and stores them, malformed ones too (R-Zero 2.3); or, as a control, a program."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +22,42 @@ from services.inference.encoding import control_tokens
 from services.inference.engines.base import Prompt
 from storage import queries
 from storage.rows import ClusterRow
+from trainers.micro.bases import BASES
+from trainers.micro.world import make_problem
 
 _QUESTIONS_PER_REQUEST = 64
 _MAX_COMPARED = 10_000  # questions; their distances take 400 MB
 
 
 def generate_questions(context: Context[CoEvolution]) -> LastWrite:
+    run, t, settings = context.run.name, context.iteration, context.config.challenger
+    (_ask_the_challenger if settings.source == "model" else _draw_from_the_world)(context)
+
+    # The clusters of similar questions, found as the Challenger's reward finds them in a batch; 0 is the largest. Every
+    # pair has a distance, so there are none if the questions are too many.
+    with context.store.read() as session:
+        stored = queries.questions.questions_of(session, run, t)
+    well_formed = [(question.id, question.text) for question in stored if question.text is not None]
+    cluster_rows = list[ClusterRow]()
+    if len(well_formed) <= _MAX_COMPARED:
+        cluster_of = clusters([text for _, text in well_formed], settings.reward.bleu_distance)
+        size = dict(Counter(cluster_of).most_common())
+        rank = {cluster: number for number, cluster in enumerate(size)}
+        cluster_rows = [
+            ClusterRow(key, run, t, rank[cluster], size[cluster])
+            for (key, _), cluster in zip(well_formed, cluster_of, strict=True)
+        ]
+
+    challenger = context.checkpoint("challenger").id if settings.source == "model" else None
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.traces.add_clusters(session, cluster_rows)
+        return {"candidates": context.config.dataset.candidates, "challenger": challenger}
+
+    return last_write
+
+
+def _ask_the_challenger(context: Context[CoEvolution]) -> None:
     run, t, dataset = context.run.name, context.iteration, context.config.dataset
     settings, total, first_seed = context.config.challenger, dataset.candidates, context.seed("generate")
     challenger = context.checkpoint("challenger")
@@ -64,23 +95,14 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
                 queries.usage.add_usage(session, context.key, "questions", spent(groups))
             context.batch_done(start + len(replies), total, "questions")
 
-    # The clusters of similar questions, found as the Challenger's reward finds them in a batch; 0 is the largest. Every
-    # pair has a distance, so there are none if the questions are too many.
-    with context.store.read() as session:
-        stored = queries.questions.questions_of(session, run, t)
-    well_formed = [(question.id, question.text) for question in stored if question.text is not None]
-    cluster_rows = list[ClusterRow]()
-    if len(well_formed) <= _MAX_COMPARED:
-        cluster_of = clusters([text for _, text in well_formed], settings.reward.bleu_distance)
-        size = dict(Counter(cluster_of).most_common())
-        rank = {cluster: number for number, cluster in enumerate(size)}
-        cluster_rows = [
-            ClusterRow(key, run, t, rank[cluster], size[cluster])
-            for (key, _), cluster in zip(well_formed, cluster_of, strict=True)
-        ]
 
-    def last_write(session: Session) -> dict[str, Any]:
-        queries.traces.add_clusters(session, cluster_rows)
-        return {"candidates": total, "challenger": challenger.id}
-
-    return last_write
+def _draw_from_the_world(context: Context[CoEvolution]) -> None:
+    """A control: the program of the base's tiny world writes the questions, each from a seed of its own."""
+    run, t, first_seed = context.run.name, context.iteration, context.seed("generate")
+    world = BASES[context.config.base_model].world
+    questions = list[Question]()
+    for index in range(context.config.dataset.candidates):
+        text = make_problem(random.Random(first_seed + index), world=world).text
+        questions.append(Question(question_id(run, t, index), run, t, index, text, text, None, first_seed + index))
+    with context.write() as session:
+        queries.questions.add_questions(session, questions)

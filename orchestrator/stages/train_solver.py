@@ -105,9 +105,12 @@ def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
     questions = list[TrainQuestion]()
     for row in rows:
         if row.text is not None and row.label is not None and row.label.answer is not None:
-            solved = solve(row.text) if audited else None
-            truth = (exact.ILL_POSED if solved is None else str(solved)) if audited else None
-            questions.append(TrainQuestion(row.question_id, row.text, row.label.answer, truth))
+            solved = solve(row.text) if audited or dataset.labels == "exact" else None
+            known = None if solved is None else str(solved)
+            truth = (known or exact.ILL_POSED) if audited else None
+            answer = row.label.answer if dataset.labels == "votes" else known
+            if answer is not None:
+                questions.append(TrainQuestion(row.question_id, row.text, answer, truth))
     if not questions:
         limits = dataset.limits
         expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"

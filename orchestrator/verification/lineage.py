@@ -64,8 +64,8 @@ def references(subject: Subject) -> Iterator[Compared]:
 def questions(subject: Subject) -> Iterator[Compared]:
     """An iteration has all its candidates, with the indices 0 to N - 1 and the keys that these give.
 
-    They were written by its Challenger, given prompts by nobody, and the votes cast by the Solver before its training;
-    with a shared model, both by that model after the Challenger's training.
+    They were written by its Challenger, given prompts and those of a program by nobody. The votes were cast by the
+    Solver before its training. With a shared model, both are of that model after the Challenger's training.
     """
     for t, stage, result in subject.done("generate_questions", "read_prompts"):
         count = subject.config.dataset.candidates if isinstance(subject.config, CoEvolution) else result["prompts"]
@@ -75,7 +75,8 @@ def questions(subject: Subject) -> Iterator[Compared]:
         for index in sorted({*range(count), *stored}):
             key = question_id(subject.name, t, index)
             yield key, key if index < count else None, stored.get(index)
-        writers = [subject.playing("challenger", t, stage)] if stage == "generate_questions" else []
+        is_written = isinstance(subject.config, CoEvolution) and subject.config.challenger.source == "model"
+        writers = [subject.playing("challenger", t, stage)] if is_written else []
         yield f"questions of iteration {t}: checkpoint", writers, wrote
         if (t, "label_questions") in subject.results and voted:
             yield f"votes of iteration {t}: checkpoint", [subject.playing("solver", t, "label_questions")], voted

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from core.settings.templates import CHALLENGER_USER
 from core.types import Question, Spent, question_id
+from core.worlds import solve
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.runs import prepare
@@ -46,6 +47,20 @@ def generated(store: Store, home: Path, replies: list[str]) -> list[Question]:
         stored(context_of(store, "a", 1, home=home, services=services), generate_questions)
     with store.read() as session:
         return queries.questions.questions_of(session, "a", 1)
+
+
+def test_a_program_writes_the_questions_in_the_challenger_s_place(sqlite: Store, tmp_path: Path) -> None:
+    controls = {"challenger.source": "world", "challenger.trained": False, "dataset.candidates": 40}
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, controls)
+    drawn = []
+    for iteration in (1, 1, 2):  # as if the first attempt had been killed after its rows were written
+        context = context_of(sqlite, "a", iteration, home=tmp_path)
+        drawn.append(generate_questions(context))
+    with sqlite.read() as session:
+        first, second = (queries.questions.questions_of(session, "a", t) for t in (1, 2))
+    assert [len(questions) for questions in (first, second)] == [40, 40]
+    assert all(solve(q.text or "") is not None and q.checkpoint is None for q in (*first, *second))
+    assert {q.text for q in first} != {q.text for q in second}
 
 
 @pytest.mark.parametrize(("rollout_text", "with_text"), [("none", 0), ("kept", 1), ("all", 3)])

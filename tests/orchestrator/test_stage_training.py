@@ -15,7 +15,7 @@ from core.methods import Method
 from core.methods.rent import Rent
 from core.methods.rzero import RZero
 from core.methods.scrl import Scrl
-from core.settings.config import Replay, RunConfig
+from core.settings.config import CoEvolution, Replay, RunConfig
 from core.settings.training import Labelled
 from core.types import Scored, StageKey, question_key
 from core.worlds import solve
@@ -99,6 +99,31 @@ def test_questions_of_earlier_iterations_are_replayed_with_the_labels_that_they_
     assert all(question.label == labels[question_key(question.question_id)[1]] for question in questions)
     assert questions == questions_of(context)
     assert len({question.question_id for question in questions}) == len(questions)
+
+
+def test_the_labels_of_the_exact_control_are_right_and_ill_posed_questions_have_none(sqlite: Store) -> None:
+    config = CONFIG.model_copy(update={"dataset": CONFIG.dataset.model_copy(update={"labels": "exact"})})
+    with sqlite.write() as session:
+        create(session, "exact", config)
+        label(
+            session, "exact", 1, [(text, vote_of(("6", 6), ("5", 4))) for text in ("What is 2 + 3?", "4 + ?")], config
+        )
+    questions = questions_of(context_of(sqlite, "exact", 1, config=config))
+    assert [(question.text, question.label, question.truth) for question in questions] == [
+        ("What is 2 + 3?", "5", None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_fault"),
+    [
+        ({"challenger": {"source": "world"}}, "challenger"),
+        ({"challenger": {"source": "world", "trained": False}, "base_model": "models/Qwen3-4B-Base"}, "source"),
+    ],
+)
+def test_a_program_s_questions_need_its_world_and_no_training(changes: dict[str, Any], at_fault: str) -> None:
+    with pytest.raises(ValidationError, match=at_fault):
+        CoEvolution.model_validate(changes)
 
 
 def test_labelled_questions_are_drawn_anew_in_each_iteration(sqlite: Store) -> None:

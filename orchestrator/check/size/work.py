@@ -40,7 +40,7 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
             steps = config.challenger.training.steps
             yield Work("solver", votes, dataset.sampling.max_tokens, sampled.answers, steps)
             yield trained
-        case "generate_questions", CoEvolution():
+        case "generate_questions", CoEvolution() if config.challenger.source == "model":
             limit = config.challenger.training.sampling.max_tokens
             count = config.dataset.candidates
             yield Work(config.application("challenger"), count, limit, 1, _rounds(config, count))
