@@ -49,7 +49,7 @@ def run() -> dict[str, Any]:
 
 
 def _compared(level: float, base: float, without: Sequence[Outcome], refilled: Sequence[Outcome]) -> dict[str, Any]:
-    reached = [[_reached(level, base, outcome) for outcome in of_arm] for of_arm in (without, refilled)]
+    reached = [[reached(level, base, outcome) for outcome in of_arm] for of_arm in (without, refilled)]
     figures: dict[str, Any] = {}
     for index, figure in enumerate(("steps", "tokens")):
         ours, theirs = ([spent and spent[index] for spent in of_arm] for of_arm in reached)
@@ -63,7 +63,7 @@ def _compared(level: float, base: float, without: Sequence[Outcome], refilled: S
     return figures
 
 
-def _reached(level: float, base: float, outcome: Outcome) -> tuple[float, float] | None:
+def reached(level: float, base: float, outcome: Outcome) -> tuple[float, float] | None:
     """The steps and sampled tokens after which pass@1 is `level`, or None."""
     spent = [0.0]  # tokens after each step
     for metrics in outcome["metrics"]:
