@@ -1,7 +1,8 @@
 """Steps and sampled tokens to a given pass@1, with and without further prompts for those that teach nothing.
 
-Each pair of trainings has the same base model, seed and questions. Only `solver.training.refill` differs: up to as many
-further prompts a step as the step has. Between evaluations, pass@1 is interpolated.
+Each pair of trainings on true labels (DAPO's setting, arXiv 2503.14476) has the same base model, seed and questions.
+Only `solver.training.refill` differs: up to as many further prompts a step as the step has. Between evaluations, pass@1
+is interpolated.
 """
 
 from __future__ import annotations
@@ -18,52 +19,46 @@ from core.statistics.seeds import over_seeds
 SEEDS = (1, 2, 3, 4, 5)
 LEVELS = (0.4, 0.5)
 _PROMPTS = 32  # of a step
-_ARMS: dict[str, Arm] = {
-    f"{method}{name}": Arm(method, labels, every=4, refill=refill)
-    for method, labels in (("supervised", "truth"), ("ttrl", "none"))
-    for name, refill in (("", 0), ("_refilled", _PROMPTS))
+_ARMS = {
+    "without": Arm("supervised", "truth", every=4),
+    "with": Arm("supervised", "truth", every=4, refill=_PROMPTS),
 }
-_METHODS = {"supervised": "true labels", "ttrl": "TTRL"}
 
 
 def run() -> dict[str, Any]:
-    """{method: {pass@1 in percent: {steps, tokens}}}, each {without, with: means over seeds, ratio: with its interval}.
+    """{pass@1 in percent: {steps, tokens}}, each {without, with: by seed, ratio: with its interval}, {final, dead}.
 
     The ratio is the geometric mean over seeds of with by without, with Student's 95% interval of the logarithms. A
-    training that did not reach the pass@1 has no figure; the ratio is null then. {method}.dead are the shares of groups
-    without an advantage, {method}.final is pass@1 at the end, by seed.
+    training that did not reach the pass@1 has no figure; the ratio is null then. `final` is pass@1 at the end, and
+    `dead` the share of groups without an advantage in the trainings without refill, by seed.
     """
-    results = outcomes({BASE: None} | {(name, seed): arm for name, arm in _ARMS.items() for seed in SEEDS})
+    results = outcomes({BASE: None} | {(f"refill-{name}", seed): arm for name, arm in _ARMS.items() for seed in SEEDS})
+    arms = {name: [results[f"refill-{name}", seed] for seed in SEEDS] for name in _ARMS}
     base = fmean(results[BASE]["held_out"]["pass_at_1"])
-    figures: dict[str, Any] = {}
-    for method in _METHODS:
-        without, refilled = ([results[name, seed] for seed in SEEDS] for name in (method, f"{method}_refilled"))
-        dead = ([step.get("zero_advantage_share", 1.0) for step in outcome["metrics"]] for outcome in without)
-        arms = {"without": without, "with": refilled}
-        figures[method] = {
-            "dead": [round(fmean(shares), 4) for shares in dead],
-            "final": {name: [fmean(outcome["held_out"]["pass_at_1"]) for outcome in arms[name]] for name in arms},
-            **{f"{level:.0%}": _compared(level, base, without, refilled) for level in LEVELS},
-        }
-    return figures
+    dead = [[step.get("zero_advantage_share", 1.0) for step in outcome["metrics"]] for outcome in arms["without"]]
+    return {
+        **{f"{level:.0%}": _compared(level, base, arms["without"], arms["with"]) for level in LEVELS},
+        "final": {name: [fmean(outcome["held_out"]["pass_at_1"]) for outcome in arms[name]] for name in arms},
+        "dead": [fmean(shares) for shares in dead],
+    }
 
 
 def _compared(level: float, base: float, without: Sequence[Outcome], refilled: Sequence[Outcome]) -> dict[str, Any]:
-    reached = [[_reached(level, base, outcome) for outcome in of_arm] for of_arm in (without, refilled)]
+    spent = [[reached(level, base, outcome) for outcome in of_arm] for of_arm in (without, refilled)]
     figures: dict[str, Any] = {}
     for index, figure in enumerate(("steps", "tokens")):
-        ours, theirs = ([spent and spent[index] for spent in of_arm] for of_arm in reached)
-        pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
-        ratio = over_seeds([math.log(b / a) for a, b in pairs], is_share=False) if len(pairs) == len(SEEDS) else None
+        ours, theirs = ([reach and reach[index] for reach in of_arm] for of_arm in spent)
+        logarithms = [math.log(b / a) for a, b in zip(ours, theirs, strict=True) if a and b]
+        ratio = over_seeds(logarithms, is_share=False) if len(logarithms) == len(SEEDS) else None
         figures[figure] = {
             "without": ours,
             "with": theirs,
-            "ratio": ratio and [round(math.exp(value), 3) for value in (ratio.value, ratio.lo, ratio.hi)],
+            "ratio": ratio and [math.exp(value) for value in (ratio.value, ratio.lo, ratio.hi)],
         }
     return figures
 
 
-def _reached(level: float, base: float, outcome: Outcome) -> tuple[float, float] | None:
+def reached(level: float, base: float, outcome: Outcome) -> tuple[float, float] | None:
     """The steps and sampled tokens after which pass@1 is `level`, or None."""
     spent = [0.0]  # tokens after each step
     for metrics in outcome["metrics"]:
@@ -78,16 +73,15 @@ def _reached(level: float, base: float, outcome: Outcome) -> tuple[float, float]
 
 
 def tables(figures: dict[str, Any]) -> str:
-    """A row for each method and pass@1: the means over seeds, and the ratios with their intervals."""
-    lines = ["| labels | pass@1 | steps | with refill | ratio | tokens | with refill | ratio |", "|" + "---|" * 8]
-    for method, name in _METHODS.items():
-        for level in (f"{level:.0%}" for level in LEVELS):
-            cells = [cell for row in figures[method][level].values() for cell in _cells(row)]
-            lines.append(f"| {name} | {level} | {' | '.join(cells)} |")
+    """A row for each pass@1: the means over seeds, and the ratios with their intervals."""
+    lines = ["| pass@1 | steps | with refill | ratio | tokens | with refill | ratio |", "|" + "---|" * 7]
+    for level in (f"{level:.0%}" for level in LEVELS):
+        cells = [cell for row in figures[level].values() for cell in _cells(row)]
+        lines.append(f"| {level} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     values = [[value for value in row[name] if value is not None] for name in ("without", "with")]
     means = [f"{fmean(reached):,.1f}" if len(reached) == len(SEEDS) else "not reached" for reached in values]
-    return [*means, "{:.2f} [{:.2f}, {:.2f}]".format(*row["ratio"]) if row["ratio"] else ""]
+    return [*means, "{:.2f} ({:.2f} to {:.2f})".format(*row["ratio"]) if row["ratio"] else ""]
