@@ -27,6 +27,7 @@ from core.processes import identity as processes
 from core.processes.faultpoints import faultpoint
 from core.texts.redaction import without_secrets
 from core.types import StageKey
+from core.waiting.retries import Attempts
 from orchestrator.costs import Meter
 from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
@@ -39,6 +40,7 @@ LastWrite = Callable[[Session], Result]  # writes the stage's last rows and retu
 
 LEASE_S = 60.0
 _POLL_S = 0.5
+_RELEASE_S = 10.0  # PostgreSQL takes a second to start again after one of its processes was killed
 
 
 def owner() -> str:
@@ -65,8 +67,20 @@ def run_held(store: Store, run: str) -> Iterator[None]:
         with repeated(store, renew, f"lease of run {run}"):
             yield
     finally:
-        with suppress(*DATABASE_ERRORS), store.write() as session:  # if this fails, the lease expires by itself
-            queries.run_leases.release_run(session, run=run, owner=me)
+        _release(store, run, me)
+
+
+def _release(store: Store, run: str, me: str) -> None:
+    """End this process's lease on the run. If the database cannot be used for seconds, the lease expires by itself."""
+    attempts = Attempts(_RELEASE_S, most=5)
+    while True:
+        try:
+            with store.write() as session:
+                queries.run_leases.release_run(session, run=run, owner=me)
+            return
+        except DATABASE_ERRORS:
+            if not attempts.pause():
+                return
 
 
 def refuse_held(store: Store, run: str) -> None:

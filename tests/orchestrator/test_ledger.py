@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from core.processes import identity as processes
@@ -34,6 +35,7 @@ from storage import queries
 from storage.errors import LeaseLost, RunHeld, StageHeld
 from storage.models import RunLeases, Stages
 from storage.session import Store
+from tests.fake_clock import fake_clock
 from tests.live import wait_until
 from tests.synthetic_run import context_of, create, run_of
 
@@ -274,6 +276,25 @@ def test_a_run_s_lease_is_released_when_the_outermost_block_ends(store: Store) -
         refuse_held(store, "r")  # it refuses other processes' runs only, and this process has the lease
     _claim_run(store, "elsewhere:1:1")
     assert _holder(store) == "elsewhere:1:1"
+
+
+@pytest.mark.parametrize(("failures", "remains"), [(0, False), (4, False), (5, True)])
+def test_a_run_s_lease_is_released_even_if_connections_are_cut_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch, failures: int, remains: bool
+) -> None:
+    release, cut = queries.run_leases.release_run, [OperationalError("release", None, Exception("cut"))] * failures
+
+    def cut_at_first(session: Session, **lease: str) -> None:
+        if cut:
+            raise cut.pop()
+        release(session, **lease)
+
+    with run_held(store, "r"):
+        monkeypatch.setattr(queries.run_leases, "release_run", cut_at_first)
+        clock = fake_clock(monkeypatch)
+    with store.read() as session:
+        assert ("r" in queries.run_leases.leases(session)) == remains
+    assert len(clock.pauses) == min(failures, 4)
 
 
 # Claims the run as another container with this host name does, and says so.
