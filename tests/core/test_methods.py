@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reward_groups import GIVEN, VOTED, any_groups, group_of, permuted
 
-from core.methods import METHODS, Method, methods_of
+from core.methods import METHODS, Method
 from core.methods.empo import Empo
 from core.methods.evol_rl import EvolRl
 from core.methods.poly_epo import GrpoDiv, PolyEpo
@@ -18,6 +18,7 @@ from core.methods.rent import Rent
 from core.methods.scrl import Scrl
 from core.methods.srt import SoftSrt
 from core.types import Group
+from core.validation.kinds import kinds_of
 
 RANGES = [
     *((method, 0, 1) for method in (*VOTED, *GIVEN, PolyEpo(), SoftSrt(), Empo())),
@@ -37,7 +38,7 @@ def paper(**names: type) -> ModuleType:
 
 
 def test_a_module_s_methods_are_its_classes_that_have_a_type_each_once() -> None:
-    assert methods_of([paper(Rent=Rent, base=Method, other=dict), paper(Rent=Rent)]) == {"rent": Rent}
+    assert kinds_of([paper(Rent=Rent, base=Method, other=dict), paper(Rent=Rent)], Method) == {"rent": Rent}
     assert {name: method.model_fields["type"].default for name, method in METHODS.items()} == {n: n for n in METHODS}
     assert {method.type for method, *_ in RANGES} == {*METHODS}
 
@@ -47,7 +48,7 @@ def test_two_methods_with_the_same_type_are_refused() -> None:
         pass
 
     with pytest.raises(TypeError, match=r"Rent and .*Other are both 'rent'"):
-        methods_of([paper(Rent=Rent), paper(Other=Other)])
+        kinds_of([paper(Rent=Rent), paper(Other=Other)], Method)
 
 
 @pytest.mark.parametrize(("method", "low", "high"), RANGES, ids=lambda value: getattr(value, "type", ""))
