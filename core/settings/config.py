@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.challenger.gates import AnyGate
 from core.settings.audit import Audit
 from core.settings.costs import Budget, Rates
 from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
@@ -56,6 +57,7 @@ class Dataset(Votes):
     band: tuple[Share, Share] | None = None  # instead of 1/2 -+ delta, for releases whose band is not symmetric
     # A candidate with one of these in its question is malformed. The Challenger's reward does not look at them.
     refused_texts: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    gates: tuple[AnyGate, ...] = ()  # which of the questions that the band kept are admitted, one gate after the other
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -65,6 +67,13 @@ class Dataset(Votes):
     def _band_in_order(self) -> Dataset:
         if self.band is not None and self.band[0] > self.band[1]:
             raise ValueError(f"band: expected [low, high] with low <= high, got {list(self.band)}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_gate_of_each_type(self) -> Dataset:
+        types = [gate.type for gate in self.gates]
+        if len({*types}) < len(types):  # a verdict names its gate by its type
+            raise ValueError(f"gates: expected each type once, got {', '.join(types)}")
         return self
 
 

@@ -81,6 +81,7 @@ def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     """
     with context.store.read() as session:
         kept = queries.questions.labels_of(session, context.run.name, context.iteration, "kept")
+        refused = queries.questions.count_verdicts(session, context.run.name, context.iteration).get("refused", 0)
     # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees
     # it. An ill-posed question gets a text that equals no label, so that no label is right.
     audited = context.config.solver.reward.labels == "online" and context.config.audit.oracle == "exact"
@@ -93,6 +94,7 @@ def kept_questions(context: Context) -> tuple[TrainQuestion, ...]:
     if not questions:
         limits = context.config.dataset.limits
         expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"
+        expected += f", of which the gates refused all {refused:,}" if refused else ""
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
             f"learn from: expected {expected}. See the histogram of p_hat in `coevo report {context.run}`"

@@ -1,0 +1,65 @@
+"""Has the run's gates (`core.challenger.gates`) decide from which of the kept questions the Solver learns.
+
+What a gate must be told is asked here, and stored in batches. The verdicts follow from that and from the votes alone.
+They are stored at the end, together with each gate's state, which it is handed in the next iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.challenger.gates import Candidate, Gate, Known, pass_gates
+from core.questions.filtering import statistics
+from core.seeds import seed_for
+from core.settings.config import CoEvolution
+from core.types import LabelledQuestion, question_key
+from orchestrator.ledger import LastWrite
+from orchestrator.stages.context import Context, key_of
+from storage import queries
+
+
+def admit_questions(context: Context[CoEvolution]) -> LastWrite:
+    run, t, config = context.run.name, context.iteration, context.config
+    solver_before = context.checkpoint("solver", t - 1)
+    with context.store.read() as session:
+        labelled = queries.questions.labels_of(session, run, t)
+        # The states go on with the Solver, also after a roll back.
+        states = states_after(session, solver_before.run, solver_before.iteration)
+    voted, in_band = candidates_of(labelled, config, t)
+
+    def told(gate: Gate, _candidates: Sequence[Candidate]) -> Known:
+        return Known(voted, state=states.get(gate.type))
+
+    passed = pass_gates(config.dataset.gates, in_band, told)
+
+    def last_write(session: Session) -> dict[str, Any]:
+        queries.questions.refuse_labels(session, passed.refused)
+        stats = statistics(queries.questions.labels_of(session, run, t))
+        queries.figures.add_filter_stats(session, run=run, iteration=t, stats=stats)
+        return {"kept": stats.kept, "refused": stats.refused, "gates": passed.as_json()}
+
+    return last_write
+
+
+def candidates_of(
+    labelled: Sequence[LabelledQuestion], config: CoEvolution, iteration: int
+) -> tuple[list[Candidate], list[Candidate]]:
+    """The questions of an iteration that were voted on, and those of them that the band kept."""
+    voted, in_band = list[Candidate](), list[Candidate]()
+    for row in labelled:
+        if row.text is not None and row.label is not None:
+            seed = seed_for(config.seed, key_of(iteration), "admit", question_key(row.question_id)[2])
+            voted.append(Candidate(row.question_id, row.text, row.label, seed))
+            if row.verdict in ("kept", "refused"):
+                in_band.append(voted[-1])
+    return voted, in_band
+
+
+def states_after(session: Session, run: str, iteration: int) -> dict[str, Any]:
+    """Gate -> its state after an iteration; empty if it had no gates."""
+    stage = queries.ledger.find_stage(session, run=run, iteration=iteration, stage="admit_questions")
+    result = stage.result if stage is not None else None
+    return {name: gate["state"] for name, gate in (result or {}).get("gates", {}).items()}
