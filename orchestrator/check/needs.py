@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from core.asking.service import Service
 from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS
 from core.settings.prompts import Prompts
-from core.settings.serving import Service
 from core.settings.trackers import TRACKERS
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
+from core.asking.service import Service
 from core.settings.config import SelfTraining
-from core.settings.serving import Service
 from core.settings.training import Labelled
 from core.worlds import solve
 from orchestrator.ledger import LastWrite
