@@ -42,7 +42,7 @@ def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
         if not iteration:
             return ("evaluate",)
         without: tuple[Stage, ...] = () if config.has_branch else _BRANCH
-        without += () if config.dataset.gates else ("admit_questions",)
+        without += () if config.gates else ("admit_questions",)
         return tuple(stage for stage in _ALL if stage not in without)
     if iteration:
         return _ROUND

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.challenger.gates import AnyGate
+from core.challenger.gates import AnyGate, Gate
 from core.settings.audit import Audit
 from core.settings.costs import Budget, Rates
 from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
@@ -127,6 +127,11 @@ class _Run(SettingsTable):
         return False
 
     @property
+    def gates(self) -> tuple[Gate, ...]:
+        """The gates between the votes on the Solver's questions and its training."""
+        return ()
+
+    @property
     def roles(self) -> tuple[Role, ...]:
         """The roles that have models in this run."""
         return ("solver",)
@@ -233,6 +238,10 @@ class CoEvolution(_Run):
         return True
 
     @property
+    def gates(self) -> tuple[Gate, ...]:
+        return self.dataset.gates
+
+    @property
     def roles(self) -> tuple[Role, ...]:
         return ("challenger", "solver")
 
@@ -271,6 +280,17 @@ class CoEvolution(_Run):
                 "trainer.sampler: expected 'embedded' with shared = true, because the only application answers the "
                 "Challenger's questions while it is trained; got 'application'"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _gates_can_be_told(self) -> CoEvolution:
+        needing = {gate.needs: gate.type for gate in self.gates}
+        if "other_solvers" in needing and (keep := self.checkpoints.keep) != "all":
+            asks = f"the gate {needing['other_solvers']} asks earlier Solvers"
+            raise ValueError(f"checkpoints.keep: expected 'all', because {asks}, got {keep!r}")
+        if "audits" in needing and self.audit.oracle is None:
+            uses = f"the gate {needing['audits']} uses its verdicts"
+            raise ValueError(f"audit.oracle: expected an oracle, because {uses}, got 'none'")
         return self
 
     @model_validator(mode="after")

@@ -82,6 +82,9 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
         needs.append(Need("judge", "audit.oracle", nobody, False, _ADD_A_JUDGE))
     for service in config.solver.signals.services(config.solver.reward):
         needs.append(Need("service", "solver.signals", service.model, _has_key(service)))
+    for gate in config.gates:
+        kind: Literal["judge", "service"] = "judge" if gate.needs == "judge" else "service"
+        needs += [Need(kind, "dataset.gates", service.model, _has_key(service)) for service in gate.services]
     return [*needs, *tracker_needs(config)]
 
 
@@ -101,7 +104,8 @@ def tracker_needs(config: RunConfig) -> Iterator[Need]:
 
 def services_of(config: RunConfig) -> list[Service]:
     """The services that a run asks and that are not part of it."""
-    return [*config.audit.services, *config.solver.signals.services(config.solver.reward)]
+    of_gates = [service for gate in config.gates for service in gate.services]
+    return [*config.audit.services, *config.solver.signals.services(config.solver.reward), *of_gates]
 
 
 def lacks_a_judge(config: RunConfig) -> bool:

@@ -18,6 +18,7 @@ from core.settings.config import CoEvolution
 from core.types import LabelledQuestion, question_key
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, key_of
+from orchestrator.stages.evidence import gather_evidence
 from storage import queries
 
 
@@ -28,12 +29,15 @@ def admit_questions(context: Context[CoEvolution]) -> LastWrite:
         labelled = queries.questions.labels_of(session, run, t)
         # The states go on with the Solver, also after a roll back.
         states = states_after(session, solver_before.run, solver_before.iteration)
+        oracle = config.audit.label
+        audits = queries.audits.audited_cells(session, run, oracle) if oracle else []
+    earlier = [cell for cell in audits if cell.iteration < t]
     voted, in_band = candidates_of(labelled, config, t)
 
-    def told(gate: Gate, _candidates: Sequence[Candidate]) -> Known:
-        return Known(voted, state=states.get(gate.type))
+    def told(gate: Gate, candidates: Sequence[Candidate]) -> Known:
+        return Known(voted, gather_evidence(context, gate, candidates), earlier, states.get(gate.type))
 
-    passed = pass_gates(config.dataset.gates, in_band, told)
+    passed = pass_gates(config.gates, in_band, told)
 
     def last_write(session: Session) -> dict[str, Any]:
         queries.questions.refuse_labels(session, passed.refused)

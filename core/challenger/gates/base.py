@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from core.asking.service import Service
 from core.statistics.calibration import Cell
 from core.types import PseudoLabel
 from core.validation.bounds import SettingsTable
 
 # What a gate must be told besides the votes: what other Solvers vote, what the same Solver votes on another form of the
-# question, what a judge says, or how often audited labels of earlier iterations were right.
+# question, what a judge says, or how often audited labels of earlier iterations were right. For the first three, a gate
+# has the settings of `Solvers`, `Reordered` or `JudgeGate`.
 Need = Literal["other_solvers", "other_form", "judge", "audits"]
 
 
@@ -73,6 +75,12 @@ class Gate(SettingsTable):
     needs: ClassVar[Need | None] = None
 
     type: str
+
+    @property
+    def services(self) -> list[Service]:
+        """The services that are asked for the gate."""
+        tables = [self, *(getattr(self, name) for name in type(self).model_fields)]
+        return [table for table in tables if isinstance(table, Service)]
 
     def admits(self, candidate: Candidate) -> bool:
         """Whether the Solver may learn from the candidate."""
