@@ -15,8 +15,10 @@ from core.challenger.gates import Candidate, Gate, Known, pass_gates
 from core.questions.filtering import statistics
 from core.seeds import seed_for
 from core.settings.config import CoEvolution
+from core.statistics.calibration import Cell
 from core.types import LabelledQuestion, question_key
 from orchestrator.ledger import LastWrite
+from orchestrator.stages.chain import Chain
 from orchestrator.stages.context import Context, key_of
 from orchestrator.stages.evidence import gather_evidence
 from storage import queries
@@ -24,18 +26,14 @@ from storage import queries
 
 def admit_questions(context: Context[CoEvolution]) -> LastWrite:
     run, t, config = context.run.name, context.iteration, context.config
-    solver_before = context.checkpoint("solver", t - 1)
     with context.store.read() as session:
         labelled = queries.questions.labels_of(session, run, t)
-        # The states go on with the Solver, also after a roll back.
-        states = states_after(session, solver_before.run, solver_before.iteration)
-        oracle = config.audit.label
-        audits = queries.audits.audited_cells(session, run, oracle) if oracle else []
-    earlier = [cell for cell in audits if cell.iteration < t]
+        states = states_before(session, context.chain(session))
+        audits = audits_before(session, run, t, config)
     voted, in_band = candidates_of(labelled, config, t)
 
     def told(gate: Gate, candidates: Sequence[Candidate]) -> Known:
-        return Known(voted, gather_evidence(context, gate, candidates), earlier, states.get(gate.type))
+        return Known(voted, gather_evidence(context, gate, candidates), audits, states.get(gate.type))
 
     passed = pass_gates(config.gates, in_band, told)
 
@@ -43,7 +41,7 @@ def admit_questions(context: Context[CoEvolution]) -> LastWrite:
         queries.questions.refuse_labels(session, passed.refused)
         stats = statistics(queries.questions.labels_of(session, run, t))
         queries.figures.add_filter_stats(session, run=run, iteration=t, stats=stats)
-        return {"kept": stats.kept, "refused": stats.refused, "gates": passed.as_json()}
+        return {"candidates": len(in_band), "kept": len(in_band) - len(passed.refused), "gates": passed.as_json()}
 
     return last_write
 
@@ -62,8 +60,16 @@ def candidates_of(
     return voted, in_band
 
 
-def states_after(session: Session, run: str, iteration: int) -> dict[str, Any]:
-    """Gate -> its state after an iteration; empty if it had no gates."""
-    stage = queries.ledger.find_stage(session, run=run, iteration=iteration, stage="admit_questions")
+def audits_before(session: Session, run: str, iteration: int, config: CoEvolution) -> list[Cell]:
+    """What the run's oracle says of the labels of earlier iterations."""
+    cells = queries.audits.audited_cells(session, run, config.audit.label) if config.audit.label else []
+    return [cell for cell in cells if cell.iteration < iteration]
+
+
+def states_before(session: Session, chain: Chain) -> dict[str, Any]:
+    """Gate -> its state when the chain's iteration begins. It goes on with the Solver, also after a roll back."""
+    solver = chain.checkpoint("solver", chain.iteration - 1)
+    key = {"run": solver.run, "iteration": solver.iteration}
+    stage = queries.ledger.find_stage(session, **key, stage="admit_questions")
     result = stage.result if stage is not None else None
     return {name: gate["state"] for name, gate in (result or {}).get("gates", {}).items()}

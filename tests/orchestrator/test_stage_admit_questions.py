@@ -88,7 +88,7 @@ def test_a_refused_question_has_the_gate_that_refused_it(labelled: Store, tmp_pa
         ]
         stats = queries.figures.filter_stats_of(session, "a")[1]
         assert (stats.candidates, stats.kept, stats.refused) == (5, 1, 2)
-        assert (result["kept"], result["refused"]) == (1, 2)
+        assert (result["kept"], result["candidates"]) == (1, 3)
         assert queries.questions.all_labelled(session, "a", 1)
         assert queries.questions.labelled_iterations(session, "a") == [1]
     assert [row.text for row in kept_questions(context_of(labelled, "a", 1, home=tmp_path))] == ["What is 1 + 2?"]
