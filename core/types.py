@@ -18,7 +18,7 @@ Role = Literal["challenger", "solver"]
 # What a checkpoint was trained as. "labelled" is a Solver after a training on labelled data that no iteration goes on
 # from; "base" is the model that both roles begin with.
 CheckpointRole = Role | Literal["base", "labelled"]
-Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"]
+Verdict = Literal["kept", "too_easy", "too_hard", "no_majority", "refused", "malformed", "duplicate"]
 Flow = Literal["co_evolve", "self_train"]  # the loop of both roles, or a Solver alone on a given prompt set
 Denominator = Literal["all", "parsed"]
 QuestionFormat = Literal["tags", "tags_and_answer"]  # what a well-formed Challenger rollout has
@@ -31,6 +31,7 @@ Stage = Literal[
     "train_challenger",
     "generate_questions",
     "label_questions",
+    "admit_questions",  # only if the run has gates
     "train_solver",
     "train_labelled",  # and `evaluate_labelled`: only if a run has labelled data that its loop does not go on from
     "evaluate",
@@ -129,6 +130,7 @@ class LabelledQuestion:
     text: str | None
     label: PseudoLabel | None  # None if no vote was taken: malformed, duplicate, or a given prompt without a vote
     verdict: Verdict
+    gate: str | None = None  # the type of the gate that refused it; None unless `verdict` is "refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ TRAININGS: dict[Stage, tuple[CheckpointRole, Role]] = {
     "train_solver": ("solver", "solver"),
     "train_labelled": ("labelled", "solver"),
 }
-_BRANCH: tuple[Stage, ...] = ("train_labelled", "evaluate_labelled")
-WITH_BRANCH: tuple[Stage, ...] = (
+_ALL: tuple[Stage, ...] = (
     "train_challenger",
     "generate_questions",
     "label_questions",
+    "admit_questions",
     "train_solver",
     "train_labelled",
     "evaluate",
@@ -29,6 +29,8 @@ WITH_BRANCH: tuple[Stage, ...] = (
     "audit_labels",
     "check_health",
 )
+_BRANCH: tuple[Stage, ...] = ("train_labelled", "evaluate_labelled")
+WITH_BRANCH = tuple(stage for stage in _ALL if stage != "admit_questions")
 LOOP = tuple(stage for stage in WITH_BRANCH if stage not in _BRANCH)
 _ROUND: tuple[Stage, ...] = ("train_solver", "evaluate", "check_health")
 _VOTES_FIRST: tuple[Stage, ...] = ("read_prompts", "label_questions", "evaluate", "audit_labels")
@@ -39,7 +41,9 @@ def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
     if isinstance(config, CoEvolution):
         if not iteration:
             return ("evaluate",)
-        return WITH_BRANCH if config.has_branch else LOOP
+        without: tuple[Stage, ...] = () if config.has_branch else _BRANCH
+        without += () if config.gates else ("admit_questions",)
+        return tuple(stage for stage in _ALL if stage not in without)
     if iteration:
         return _ROUND
     return _VOTES_FIRST if config.votes_before_training else ("read_prompts", "evaluate")

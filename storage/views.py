@@ -6,7 +6,11 @@ change its columns gets a new number, `coevo_v2_…`.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import Connection, inspect, text
+
+from core.types import Verdict
 
 Columns = dict[str, tuple[str, str]]  # name -> (SQL, what it is)
 
@@ -62,12 +66,13 @@ VIEWS: dict[str, tuple[str, Columns, str]] = {
         {
             **_RUN,
             **_QUESTION,
-            "verdict": ("pseudo_labels.verdict", "kept, too_easy, too_hard, no_majority, malformed or duplicate"),
+            "verdict": ("pseudo_labels.verdict", ", ".join(get_args(Verdict))),
             "label": ("pseudo_labels.answer", "the answer with the most votes"),
             "label_votes": ("pseudo_labels.votes", "votes for it"),
             "votes": ("pseudo_labels.m", "rollouts of the question"),
             "parsed": ("pseudo_labels.parsed", "rollouts with an answer"),
             "p_hat": ("pseudo_labels.p_hat", "empirical accuracy, 0 to 1"),
+            "gate": ("pseudo_labels.gate", "the gate that refused it"),
         },
         "pseudo_labels " + _OF_QUESTION.format(table="pseudo_labels"),
     ),

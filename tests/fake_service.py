@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from services.inference.breaker import breaker_of
 from tests.http_server import Handler, listening
 

@@ -9,10 +9,11 @@ from typing import ClassVar, Literal, Protocol
 
 from pydantic import TypeAdapter
 
+from core.asking.service import Service
 from core.challenger import ChallengerReward
 from core.errors import CoevoError
 from core.methods import Method
-from core.settings.serving import Service, Signals
+from core.settings.serving import Signals
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER, ChallengerTemplate, SolverTemplate
 from core.settings.training import Sampling, Training, trained_rollouts
 from core.statistics.guard import Guard, TrainingHistory

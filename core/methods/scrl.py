@@ -8,11 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from core.methods.base import Method, Signal
+from core.questions.filtering import TOLERANCE, is_firm
 from core.types import Group, Scored
 from core.validation.bounds import Factor, Share
-
-# For comparing shares with thresholds, since 0.5 - 0.4 > 0.1 in binary. Shares are 1/N apart, which is far more.
-TOLERANCE = 1e-9
 
 
 class Scrl(Method):
@@ -74,9 +72,8 @@ class Scrl(Method):
         _, position = np.unique(class_index, return_inverse=True)
         class_means = np.bincount(position, group.mean_entropy) / np.bincount(position)
         gap = class_means[position] - group.mean_entropy.mean()  # H(a) - H, of each rollout
-        lead = share[0] - (share[1] if len(share) > 1 else 0.0) if len(share) else 0.0
-        is_firm = lead > self.tau_marg + TOLERANCE and share[0] >= self.tau_pos - TOLERANCE  # eq. 4
-        has_label = len(share) > 0 and (is_firm or not self.selective_positives)
+        firm = is_firm(group.vote, self.tau_pos, self.tau_marg)
+        has_label = len(share) > 0 and (firm or not self.selective_positives)
         support = np.where(class_index >= 0, np.append(share, 0.0)[class_index], 0.0)  # p(a), of each rollout
         positive = (class_index == 0) & has_label
         negative = (class_index >= 0) & ~positive & (support < self.tau_neg - TOLERANCE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from core.types import LabelledQuestion, PseudoLabel, Question, Verdict
 
-# For comparing p_hat with the band's edges, since 0.5 - 0.2 > 3/10 in binary. Steps of p_hat, 1/m, are far larger.
+# For comparing shares of votes with thresholds, since 0.5 - 0.2 > 3/10 in binary. Their steps, 1/m, are far larger.
 TOLERANCE = 1e-9
 
 
@@ -22,6 +22,7 @@ class FilterStats:
     too_easy: int
     too_hard: int
     no_majority: int
+    refused: int
     malformed: int
     duplicate: int
     mean_p_hat: float | None  # over the questions that were voted on; None if there are none
@@ -61,6 +62,12 @@ def band_verdict(label: PseudoLabel, limits: tuple[float, float] | None) -> Verd
     return "too_easy" if label.p_hat > high + TOLERANCE else "kept"
 
 
+def is_firm(label: PseudoLabel, share: float, lead: float) -> bool:
+    """Whether a label has at least `share` of all votes, and leads the second by more than `lead` (SCRL eq. 4)."""
+    first, second, *_ = (*(votes / label.m for _, votes in label.classes), 0.0, 0.0)
+    return first >= share - TOLERANCE and first - second > lead + TOLERANCE
+
+
 def easiest(scores: Sequence[float], share: float) -> list[int]:
     """The indices, in ascending order, of the `share` with the highest scores. Of equals the first is taken.
 
@@ -82,6 +89,7 @@ def statistics(labelled: Sequence[LabelledQuestion]) -> FilterStats:
         too_easy=verdicts["too_easy"],
         too_hard=verdicts["too_hard"],
         no_majority=verdicts["no_majority"],
+        refused=verdicts["refused"],
         malformed=verdicts["malformed"],
         duplicate=verdicts["duplicate"],
         mean_p_hat=sum(label.p_hat for label in labels) / len(labels) if labels else None,

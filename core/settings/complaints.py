@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -48,7 +49,7 @@ def faults_of(
 def _unknown(setting: str, value: Any, kind: type[BaseModel], other: type[BaseModel] | None) -> Fault:
     """The fault of a setting that does not exist, with the name that was probably meant."""
     names = setting_names(kind)
-    if setting in names:
+    if re.sub(r"\.\d+(?=\.)", "", setting) in names:  # without the numbers of a list's tables
         table = setting.rpartition(".")[0]
         return Fault(setting, f"not a setting of the chosen {table}.type", remedy="choose another, or leave it out")
     if other is not None and setting in setting_names(other):

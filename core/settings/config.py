@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from core.challenger.gates import AnyGate, Gate
 from core.settings.audit import Audit
 from core.settings.costs import Budget, Rates
 from core.settings.evaluation import OWN_PROMPTS, EarlyStopping, Evaluation
@@ -71,6 +72,7 @@ class Dataset(Votes):
     # What the Solver learns from the kept questions: their votes' label or, a control, what a program of a tiny world
     # knows. Questions without an answer are left out then.
     labels: Literal["votes", "exact"] = "votes"
+    gates: tuple[AnyGate, ...] = ()  # which of the questions that the band kept are admitted, one gate after the other
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -80,6 +82,13 @@ class Dataset(Votes):
     def _band_in_order(self) -> Dataset:
         if self.band is not None and self.band[0] > self.band[1]:
             raise ValueError(f"band: expected [low, high] with low <= high, got {list(self.band)}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_gate_of_each_type(self) -> Dataset:
+        types = [gate.type for gate in self.gates]
+        if len({*types}) < len(types):  # a verdict names its gate by its type
+            raise ValueError(f"gates: expected each type once, got {', '.join(types)}")
         return self
 
 
@@ -131,6 +140,11 @@ class _Run(SettingsTable):
         """Whether the Solver trains on the benchmark's own questions with their answers hidden. This is test-time
         training (TTRL; SRT 4.2), and its accuracy there is not held-out accuracy."""
         return False
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """The gates between the votes on the Solver's questions and its training."""
+        return ()
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -239,6 +253,10 @@ class CoEvolution(_Run):
         return True
 
     @property
+    def gates(self) -> tuple[Gate, ...]:
+        return self.dataset.gates
+
+    @property
     def roles(self) -> tuple[Role, ...]:
         return ("challenger", "solver")
 
@@ -286,6 +304,17 @@ class CoEvolution(_Run):
                 "trainer.sampler: expected 'embedded' with shared = true, because the only application answers the "
                 "Challenger's questions while it is trained; got 'application'"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _gates_can_be_told(self) -> CoEvolution:
+        needing = {gate.needs: gate.type for gate in self.gates}
+        if "other_solvers" in needing and (keep := self.checkpoints.keep) != "all":
+            asks = f"the gate {needing['other_solvers']} asks earlier Solvers"
+            raise ValueError(f"checkpoints.keep: expected 'all', because {asks}, got {keep!r}")
+        if "audits" in needing and self.audit.oracle is None:
+            uses = f"the gate {needing['audits']} uses its verdicts"
+            raise ValueError(f"audit.oracle: expected an oracle, because {uses}, got 'none'")
         return self
 
     @model_validator(mode="after")

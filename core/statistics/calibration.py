@@ -121,6 +121,16 @@ def calibration_check(
     return Check(tuple(folds)) if folds else None
 
 
+def chances(audited: Sequence[Cell], p_hats: Sequence[float]) -> list[float] | None:
+    """The chance that a label with each of the p_hats (N,) is right, as `estimate_accuracy` fits it. None if there are
+    no audits."""
+    table = _Table.of(audited)
+    if not table.n.sum():
+        return None
+    fitted = _fitted(table.p_hats, table.n.sum(axis=0), table.right.sum(axis=0), np.array(p_hats, dtype=np.float64))
+    return [float(chance) for chance in fitted]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
     """The audits of I iterations, counted by P ascending values of p_hat."""
@@ -163,11 +173,17 @@ class _Table:
 
 def _predict(audited_p_hats: Floats, n: Floats, right: Floats, p_hats: Floats, weights: Floats) -> float:
     """The chance of being right, fitted to `right` of `n` at the audited p_hats and averaged over weighted `p_hats`."""
+    return float(np.average(_fitted(audited_p_hats, n, right, p_hats), weights=weights))
+
+
+def _fitted(audited_p_hats: Floats, n: Floats, right: Floats, p_hats: Floats) -> Floats:
+    """The chance of being right at each of `p_hats`, fitted to `right` of `n` at the audited p_hats."""
     from scipy.optimize import isotonic_regression  # slow to import, and few callers need it
 
     counted = n > 0
     fitted = isotonic_regression(right[counted] / n[counted], weights=n[counted]).x
-    return float(np.average(np.interp(p_hats, audited_p_hats[counted], fitted), weights=weights))
+    chance: Floats = np.interp(p_hats, audited_p_hats[counted], fitted)
+    return chance
 
 
 def _resample(counts: Floats, generator: np.random.Generator) -> Floats:

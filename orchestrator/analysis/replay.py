@@ -22,6 +22,7 @@ from core.rollouts.scoring import ScoredGroup, outcome
 from core.settings.serving import Signals
 from core.statistics.estimates import share
 from core.types import Group, LabelledQuestion
+from orchestrator.analysis.gates import replayed_gates
 from services.inference.signals import with_signals
 from storage import queries
 from storage.files.texts import read_texts, texts_path
@@ -59,6 +60,8 @@ def replay(
     question, `skipped` says which; if it lacks one for some questions, it is replayed on the others. The votes are
     scored as if they had been sampled in training.
 
+    Of a run with a Challenger, `gates` has what gates would have admitted (`orchestrator.analysis.gates`).
+
     Raises `ReplayError`, `StoreError`.
     """
     needs_texts = any(method.needs & {"embeddings", "clusters"} for method in methods)
@@ -79,6 +82,8 @@ def replay(
                 skipped[method.type] = {"skipped": _reason_to_skip(method, min(map(len, answers), default=0))}
         figures = {name: _figures(of_method, voted, grader) for name, of_method in outcomes.items()}
         disagreements = [*_disagreements(voted, outcomes, grader)]
+    with store.read() as session:
+        gates = replayed_gates(session, run, iteration, queries.runs.config_of_run(session, run))
     errors = [vote.entropy_error for row in voted for vote in row.votes if vote.entropy_error]
     return {
         "run": run,
@@ -91,6 +96,7 @@ def replay(
         "methods": {**figures, **skipped},
         "advantage_correlation": {"methods": [*outcomes], "matrix": _correlations([*outcomes.values()])},
         "disagreements": disagreements,
+        "gates": gates,
     }
 
 
@@ -255,8 +261,12 @@ def table(result: dict[str, Any]) -> Tables:
             by_label.setdefault("no label" if label is None else label, []).append(name)
         caption = "\n".join(f"{label}: {', '.join(methods)}" for label, methods in by_label.items())
         examples.add_row(*map(escape, (example["text"], example["truth"] or "", caption)))
-    tables = [main, correlations_table, *([examples] if result["disagreements"] else [])]
-    return Tables(*tables)
+    title = "gates, each by itself, on what the band kept"
+    gates = Table("gate", "admitted", "label right", title=title, box=SIMPLE_HEAD)
+    for name, row in result["gates"].items():
+        gates.add_row(name, _percent(row["admitted"]), _percent(row["label_accuracy"]))
+    optional = [(examples, result["disagreements"]), (gates, result["gates"])]
+    return Tables(main, correlations_table, *(table for table, rows in optional if rows))
 
 
 def _percent(figure: dict[str, Any] | None) -> str:

@@ -18,6 +18,7 @@ _ASKED: Mapping[Stage, tuple[Role, ...]] = {
     "train_challenger": ("solver",),
     "generate_questions": ("challenger",),
     "label_questions": ("solver",),
+    "admit_questions": ("solver",),
     "evaluate": ("solver",),
     "evaluate_labelled": ("solver",),
 }

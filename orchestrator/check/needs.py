@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from core.asking.service import Service
 from core.settings.config import RunConfig
 from core.settings.evaluation import OWN_PROMPTS
 from core.settings.prompts import Prompts
-from core.settings.serving import Service
 from core.settings.trackers import TRACKERS
 from core.settings.trainers import EasyR1Settings
 from core.types import TINY_BASES
@@ -82,6 +82,9 @@ def needs_of(config: RunConfig, gpus: int, vllm: bool) -> list[Need]:
         needs.append(Need("judge", "audit.oracle", nobody, False, _ADD_A_JUDGE))
     for service in config.solver.signals.services(config.solver.reward):
         needs.append(Need("service", "solver.signals", service.model, _has_key(service)))
+    for gate in config.gates:
+        kind: Literal["judge", "service"] = "judge" if gate.needs == "judge" else "service"
+        needs += [Need(kind, "dataset.gates", service.model, _has_key(service)) for service in gate.services]
     return [*needs, *tracker_needs(config)]
 
 
@@ -101,7 +104,8 @@ def tracker_needs(config: RunConfig) -> Iterator[Need]:
 
 def services_of(config: RunConfig) -> list[Service]:
     """The services that a run asks and that are not part of it."""
-    return [*config.audit.services, *config.solver.signals.services(config.solver.reward)]
+    of_gates = [service for gate in config.gates for service in gate.services]
+    return [*config.audit.services, *config.solver.signals.services(config.solver.reward), *of_gates]
 
 
 def lacks_a_judge(config: RunConfig) -> bool:

@@ -80,6 +80,7 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
     for setting, services in (
         ("solver.signals", config.solver.signals.services(config.solver.reward)),
         ("audit.judge", config.audit.services),
+        ("dataset.gates", [service for gate in config.gates for service in gate.services]),
     ):
         yield from _raised(setting, partial(keys_of, services), InferenceError)
     if config.audit.program is not None:

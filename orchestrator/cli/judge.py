@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from core.settings.audit import Judge, judge_name
+from core.asking.judge import Judge, judge_name
 from core.settings.parsing import parse_config, validated
 from core.statistics.audits import AuditError
 from orchestrator.cli.evaluation_tables import show

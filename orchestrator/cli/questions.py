@@ -96,9 +96,14 @@ def _list(questions: Iterable[QuestionSummary], limit: int | None, empty: str) -
     for question in shown:
         truth = [question.given_answer or ""] if given else []
         oracles = ", ".join(f"{label.oracle}: {label.verdict}" for label in question.oracles)
-        cells = (question.verdict or "", p_hat_of(question), question.answer or "", *truth, oracles)
+        cells = (verdict_of(question), p_hat_of(question), question.answer or "", *truth, oracles)
         table.add_row(str(question.index), *map(printable, (*cells, question.text or "")))
     wide().print(table)
+
+
+def verdict_of(question: QuestionSummary) -> str:
+    """The verdict, with the gate that refused the question; empty if it has none yet."""
+    return f"refused by {question.gate}" if question.gate is not None else question.verdict or ""
 
 
 def p_hat_of(question: QuestionSummary) -> str:
@@ -110,7 +115,7 @@ def p_hat_of(question: QuestionSummary) -> str:
 def show(question: QuestionDetail) -> None:
     """Print a question's text, then what is stored about it, then its votes."""
     console = Console(highlight=False, emoji=False)
-    console.print(f"[bold]{escape(question.id)}[/]  {question.verdict or 'not labelled yet'}")
+    console.print(f"[bold]{escape(question.id)}[/]  {escape(verdict_of(question)) or 'not labelled yet'}")
     text = "malformed, so it has no text; the output was:\n" + question.raw if question.text is None else question.text
     console.print(indented(text))
     facts = Table(show_header=False, box=None, pad_edge=False)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from prefect import flow
 
-from core.settings.audit import Judge, judge_name
+from core.asking.judge import Judge, judge_name
 from core.settings.evaluation import Samples
 from core.settings.parsing import validated
 from core.validation.bounds import Count, Positive, Seed, Temperature, Tokens, TopP

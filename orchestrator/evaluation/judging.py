@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from core.asking.judge import Judge
 from core.grading.grader import process_grader
 from core.judging.replies import Case
-from core.settings.audit import Judge
 from core.statistics.estimates import share
 from orchestrator.run import Progress
 from services.oracles import judge

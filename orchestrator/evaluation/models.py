@@ -14,8 +14,9 @@ from typing import Any
 
 import aiohttp
 
+from core.asking.service import Service
 from core.errors import CoevoError
-from core.settings.serving import Service, Serving
+from core.settings.serving import Serving
 from core.settings.templates import RZERO_SOLVER, SolverTemplate
 from core.settings.training import Sampling
 from core.types import Checkpoint

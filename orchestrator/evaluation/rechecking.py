@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.asking.judge import Judge
 from core.errors import CoevoError
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
-from core.settings.audit import Judge
 from core.types import EvaluatedAnswer, JudgedAnswer
 from orchestrator.evaluation.judging import ask_in_batches
 from orchestrator.run import Progress

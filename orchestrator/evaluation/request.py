@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 from pydantic import model_validator
 
+from core.asking.service import Service
 from core.errors import CoevoError
 from core.grading.grader import process_grader
 from core.settings.evaluation import Benchmark, Columns, Protocol
 from core.settings.parsing import validated
-from core.settings.serving import Service, Serving
+from core.settings.serving import Serving
 from core.types import evaluation_id
 from core.validation.bounds import Count, Seed, SettingsTable
 from orchestrator.evaluation.answering import SMALL_BATCH, answer_all

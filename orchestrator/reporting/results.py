@@ -116,11 +116,14 @@ def stage_result(session: Session, key: StageKey, result: Result) -> StageResult
                         Figure.of_share("greedy", row.greedy),
                         Figure.of_share("majority", row.majority),
                     ]
-        case "label_questions":
+        case "label_questions" | "admit_questions":
             if (kept := share(result["kept"], result["candidates"])) is not None:
                 figures.append(Figure.of_share("kept", kept))
-            counts = {name: result[name] for name in _NOT_KEPT if result[name]}
+            counts = {name: result[name] for name in _NOT_KEPT if result.get(name)}
             figures += [Figure(name.replace("_", " "), f"{count:,}") for name, count in counts.items()]
+            for name, gate in result.get("gates", {}).items():
+                figures.append(Figure(f"refused by {name}", f"{gate['refused']:,}"))
+                figures += [Figure(f"{name}: {metric}", f"{value:.3g}") for metric, value in gate["metrics"].items()]
         case _:  # `generate_questions` and `read_prompts` count what they wrote
             counts = {name: value for name, value in result.items() if isinstance(value, int)}
             figures += [Figure(name, f"{count:,}") for name, count in counts.items()]

@@ -11,10 +11,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from core.asking.judge import Judge
 from core.grading.grader import process_grader
 from core.judging.replies import Case, Claimed, Truth
 from core.seeds import seed_for
-from core.settings.audit import Audit, Judge
+from core.settings.audit import Audit
 from core.types import LabelledQuestion, OracleLabel, OracleVerdict, StageKey
 from orchestrator.evaluation.answering import Write
 from orchestrator.evaluation.judging import ask_in_batches

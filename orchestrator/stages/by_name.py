@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.types import Stage
 from orchestrator.ledger import LastWrite, Result
+from orchestrator.stages.admit_questions import admit_questions
 from orchestrator.stages.ask_a_person import ask_a_person
 from orchestrator.stages.audit_labels import audit_labels
 from orchestrator.stages.check_health import check_health
@@ -28,6 +29,7 @@ STAGE_FUNCTIONS: dict[Stage, Callable[[Context[Any]], LastWrite]] = {
     "train_challenger": train_challenger,
     "generate_questions": generate_questions,
     "label_questions": label_questions,
+    "admit_questions": admit_questions,
     "train_solver": train_solver,
     "train_labelled": train_labelled,
     "evaluate": evaluate,

@@ -36,6 +36,11 @@ class StageError(CoevoError):
     """A stage cannot use what the stages before it stored; the message says what is wrong."""
 
 
+def key_of(iteration: int) -> str:
+    """`Context.iteration_key` of an iteration."""
+    return f"iteration {iteration}"
+
+
 def solver_steps(session: Session, run: str, iteration: int) -> list[dict[str, float]]:
     """The metrics of the Solver's training in an iteration, one dictionary a step. Values that are no numbers are left
     out."""
@@ -117,7 +122,7 @@ class Context(Generic[Config_co]):
     def iteration_key(self) -> str:
         """The part of a seed's key that names the iteration. The run's name is no part of it, so that a run under
         another name gives the same results."""
-        return f"iteration {self.iteration}"
+        return key_of(self.iteration)
 
     def chain(self, session: Session) -> Chain:
         """The run's checkpoints as this iteration sees them."""

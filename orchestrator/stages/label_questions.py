@@ -1,7 +1,7 @@
 """Asks S(t-1) m times about each question, and stores the votes, the pseudo-label and the verdict (R-Zero 2.3).
 
 If the roles share a model, C(t) is asked. Given prompts are asked of the base model, and all that have a majority are
-kept.
+kept. If the run has gates, `admit_questions` goes on with what is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 
 from core.grading.answers import extract_boxed
 from core.grading.grader import process_grader
-from core.questions.filtering import band_verdict, filter_questions, statistics
+from core.questions.filtering import FilterStats, band_verdict, filter_questions, statistics
 from core.questions.voting import vote_many
 from core.settings.config import Votes
 from core.types import LabelledQuestion, Question, Rollout
 from orchestrator.ledger import LastWrite
+from orchestrator.plan import stages_of
 from orchestrator.question_sets.held_out import held_out_texts
 from orchestrator.run import BATCH
 from orchestrator.stages.context import Context
@@ -93,10 +94,16 @@ def label_questions(context: Context) -> LastWrite:
         unasked = [LabelledQuestion(key, texts[key], None, verdict) for key, verdict in refused.items()]
         queries.questions.add_labels(session, unasked)
         stats = statistics(queries.questions.labels_of(session, run, t))
-        queries.figures.add_filter_stats(session, run=run, iteration=t, stats=stats)
-        return asdict(stats)
+        if "admit_questions" not in stages_of(config, t):  # which stores the statistics of the final verdicts
+            queries.figures.add_filter_stats(session, run=run, iteration=t, stats=stats)
+        return result_of(stats)
 
     return last_write
+
+
+def result_of(stats: FilterStats) -> dict[str, Any]:
+    """The stage's result: the statistics before any gate has refused a question."""
+    return {name: value for name, value in asdict(stats).items() if name != "refused"}
 
 
 def labelled(

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
+from core.asking.service import Service
 from core.settings.config import CoEvolution, SelfTraining
-from core.settings.serving import Service
 from core.settings.training import Labelled
 from core.worlds import solve
 from orchestrator.ledger import LastWrite
@@ -99,6 +99,7 @@ def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
             first = max(1, t - replay.iterations) if replay.iterations else 1
             earlier = [row for i in range(first, t) for row in queries.questions.labels_of(session, run, i, "kept")]
             rows = [*rows, *drawn(earlier, replay.share, len(rows), context.seed("replay"))]
+        refused = queries.questions.count_verdicts(session, run, t).get("refused", 0)
     # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees
     # it. An ill-posed question gets a text that equals no label, so that no label is right.
     audited = config.solver.reward.labels == "online" and config.audit.oracle == "exact"
@@ -114,6 +115,7 @@ def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
     if not questions:
         limits = dataset.limits
         expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"
+        expected += f", of which the gates refused all {refused:,}" if refused else ""
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
             f"learn from: expected {expected}. See the histogram of p_hat in `coevo report {context.run}`"

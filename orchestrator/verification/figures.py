@@ -6,19 +6,25 @@ such a comparison is named in a note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
+from typing import Any, cast
 
+from core.challenger.gates import Candidate, Gate, Known, Passed, pass_gates
 from core.errors import CoevoError
 from core.grading.grader import process_grader
 from core.questions.filtering import band_verdict, filter_questions, statistics
+from core.settings.config import CoEvolution
+from core.statistics.calibration import Cell
 from core.types import GREEDY, BenchmarkItem, LabelledQuestion, checkpoint_id, evaluation_id
 from orchestrator.evaluation.answering import Given, count
 from orchestrator.question_sets.benchmarks import evaluated_in
 from orchestrator.question_sets.held_out import held_out_texts
+from orchestrator.stages.admit_questions import candidates_of, states_before
 from orchestrator.stages.audit_labels import audited_labels
-from orchestrator.stages.label_questions import labelled
+from orchestrator.stages.chain import Chain
+from orchestrator.stages.label_questions import labelled, result_of
 from orchestrator.verification.checks import Compared
 from orchestrator.verification.subject import Subject
 from services.drift.series import estimated_points, points_of
@@ -51,7 +57,9 @@ def labels(subject: Subject) -> Iterator[Compared | str]:
             asked = [question for question in questions if question.id not in refused]
             answers = [[vote.answer for vote in votes.get(question.id, [])] for question in asked]
             expected |= {row.question_id: row for row in labelled(asked, answers, dataset)}
-        stored = {row.question_id: row for row in rows}
+        # As they were before any gate refused some.
+        before = [replace(row, verdict="kept", gate=None) if row.verdict == "refused" else row for row in rows]
+        stored = {row.question_id: row for row in before}
         for key in sorted(expected | stored):
             row, of_run = expected.get(key), stored.get(key)
             indices = [*range(dataset.votes)] if row is not None and row.label is not None else []
@@ -60,11 +68,45 @@ def labels(subject: Subject) -> Iterator[Compared | str]:
                 row = replace(of_run, verdict=band_verdict(of_run.label, dataset.limits))
                 yield f"{key}: {_UNDECIDED}"
             yield key, row, of_run
-        of_labels = asdict(statistics(rows))
-        stats = subject.read(queries.figures.filter_stats_of, subject.name).get(t)
-        yield f"filter_stats of iteration {t}", of_labels, asdict(stats) if stats else {}
+        if not config.gates or (t, "admit_questions") in subject.results:
+            stats = subject.read(queries.figures.filter_stats_of, subject.name).get(t)
+            yield f"filter_stats of iteration {t}", asdict(statistics(rows)), asdict(stats) if stats else {}
         if stage == "label_questions":
-            yield f"result of label_questions {t}", of_labels, result
+            yield f"result of label_questions {t}", result_of(statistics(before)), result
+
+
+def admissions(subject: Subject) -> Iterator[Compared | str]:
+    """Which question a gate refused, and the gates' states, follow from the votes, from what models have answered for
+    the gates, and from the states of the iteration before."""
+    for t, _, result in subject.done("admit_questions"):
+        rows = subject.read(queries.questions.labels_of, subject.name, t)
+        passed = _passed(subject, t, rows, result)
+        undecided = [
+            gate["metrics"].get("undecided", 0) for of in (passed.as_json(), result["gates"]) for gate in of.values()
+        ]
+        stored = {row.question_id: row.gate for row in rows if row.verdict == "refused"}
+        if any(undecided) and passed.refused != stored:
+            yield f"iteration {t}: {_UNDECIDED}, so the gates' verdicts are not checked"
+            continue
+        for key in [row.question_id for row in rows if row.question_id in passed.refused or row.verdict == "refused"]:
+            yield f"{key}: gate", passed.refused.get(key), stored.get(key)
+        yield f"result of admit_questions {t}", {"gates": passed.as_json()}, result
+
+
+def _passed(subject: Subject, t: int, rows: Sequence[LabelledQuestion], result: Mapping[str, Any]) -> Passed:
+    """The admission of an iteration's questions, computed again."""
+    config = cast(CoEvolution, subject.config)
+    voted, in_band = candidates_of(rows, config, t)
+    with subject.store.read() as session:
+        states = states_before(session, Chain(session, subject.name, config, t, "admit_questions"))
+
+    def told(gate: Gate, _candidates: Sequence[Candidate]) -> Known:
+        evidence = subject.read(queries.questions.evidence_of, subject.name, t, gate.type)
+        # Since then there may have been further audits. Those that the gate has seen are in its state.
+        audits = [Cell(*cell) for cell in result["gates"][gate.type]["state"]] if gate.needs == "audits" else []
+        return Known(voted, evidence, audits, states.get(gate.type))
+
+    return pass_gates(config.gates, in_band, told)
 
 
 def oracle_labels(subject: Subject) -> Iterator[Compared | str]:

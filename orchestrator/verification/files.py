@@ -33,7 +33,7 @@ def texts(subject: Subject) -> Iterator[Compared]:
     folder, run, config = subject.home.texts, subject.name, subject.config
     for t, *_ in subject.done("label_questions"):
         labels = subject.read(queries.questions.labels_of, run, t)
-        kept = {row.question_id for row in labels if config.keeps_text(kept=row.verdict == "kept")}
+        kept = {row.question_id for row in labels if config.keeps_text(kept=row.verdict in ("kept", "refused"))}
         votes = [row for row in subject.read(queries.questions.rollouts_of, run, t) if row.question_id in kept]
         answers = {(row.question_id, row.sample_index): row.answer for row in votes}
         yield from _texts(texts_path(folder, run, t, "label_questions"), answers, are_votes=True)

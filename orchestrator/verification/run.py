@@ -19,7 +19,14 @@ from storage.session import DATABASE_ERRORS, Store
 
 _CHECKS: tuple[Callable[[Subject], Iterator[Compared | str]], ...] = (
     *(lineage.stages, lineage.leases, lineage.references, lineage.questions),
-    *(figures.labels, figures.oracle_labels, figures.series, figures.evaluations, figures.evaluated_questions),
+    *(
+        figures.labels,
+        figures.admissions,
+        figures.oracle_labels,
+        figures.series,
+        figures.evaluations,
+        figures.evaluated_questions,
+    ),
     *(trainings.trained_checkpoints, trainings.questions_trained_on, trainings.training_steps),
     *(files.texts, files.checkpoints, files.moments, files.left_over),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
@@ -13,7 +13,9 @@ from storage.queries.browse import QuestionFilter
 class QuestionFilters(BaseModel):
     """Which questions to select."""
 
-    verdict: list[Verdict] = Field([], max_length=6, description="Questions with one of these verdicts.")
+    verdict: list[Verdict] = Field(
+        [], max_length=len(get_args(Verdict)), description="Questions with one of these verdicts."
+    )
     p_hat_min: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     p_hat_max: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     text: str | None = Field(None, min_length=1, max_length=200, description="In the question, ignoring case.")

@@ -78,6 +78,7 @@ class QuestionDetail(QuestionSummary):
         return cls(
             **known,
             verdict=entry.verdict,
+            gate=entry.gate,
             oracles=entry.oracles,
             given_answer=question.answer,
             classes=[AnswerClass(answer=a, votes=n) for a, n in label.classes] if label else [],
@@ -94,10 +95,19 @@ class Bin(BaseModel):
     questions: int
 
 
+class GateFigures(BaseModel):
+    """What a gate did with the questions that it was handed."""
+
+    candidates: int
+    refused: int
+    metrics: dict[str, float]
+
+
 class Statistics(BaseModel):
     """What became of an iteration's questions; the histogram's bins are the shares that occur."""
 
     verdicts: dict[Verdict, int]
+    gates: dict[str, GateFigures]  # in their order
     kept: Estimate | None
     mean_p_hat: float | None
     unparsed_share: float | None  # of the votes; no interval: those of one question are not independent

@@ -42,7 +42,7 @@ def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> N
     config = queries.runs.config_of_run(session, run)
     points = [point for compute in _AFTER.get(stage, ()) for point in compute(session, run, iteration, config)]
     queries.series.put_series(session, run, points)
-    if stage == "label_questions":  # until its audit, or for ever if it gets none
+    if stage in ("label_questions", "admit_questions"):  # until its audit, or for ever if it gets none
         refresh_estimates(session, run)
 
 
@@ -197,6 +197,7 @@ _Compute = Callable[[Session, str, int, RunConfig], Iterable[SeriesPoint]]
 _AFTER: dict[Stage, tuple[_Compute, ...]] = {
     "audit_labels": (label_points,),
     "label_questions": (_vote_points, _candidate_points),
+    "admit_questions": (_vote_points, _candidate_points),
     "generate_questions": (_candidate_points,),
     "read_prompts": (_candidate_points,),
     "train_challenger": (_training_points, training_label_points),

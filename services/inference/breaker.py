@@ -6,7 +6,7 @@ import logging
 import threading
 from functools import cache
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from core.waiting import clock
 from services.inference.client import InferenceError
 

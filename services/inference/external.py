@@ -1,4 +1,4 @@
-"""Sends requests to external services (`core.settings.serving.Service`) over HTTP, and repeats them after failures."""
+"""Sends requests to external services (`core.asking.service.Service`) over HTTP, and repeats them after failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from core.texts.redaction import redacted
 from core.texts.unicode import from_json, without_commands
 from core.waiting.retries import Attempts, is_transient, seconds_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from core.types import FinishReason, Message, Spent
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, post

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from core.texts.redaction import hide
 from services.inference import access
 from services.inference.client import InferenceError

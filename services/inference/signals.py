@@ -16,10 +16,11 @@ import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
+from core.asking.service import Service
 from core.methods import Method
 from core.rollouts.embedding import hashed_embeddings, reasoning_part
 from core.rollouts.strategies import answer_clusters, judge_messages, parse_clusters, skeleton_clusters
-from core.settings.serving import Service, Signals
+from core.settings.serving import Signals
 from core.types import Group
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post

@@ -15,12 +15,12 @@ from itertools import product
 
 import aiohttp
 
+from core.asking.judge import Judge
 from core.errors import CoevoError
 from core.grading.grader import Grader
 from core.judging.replies import Case, JudgeResult, combine_replies, messages
 from core.judging.sentinels import draw_sentinels
 from core.seeds import seed_for
-from core.settings.audit import Judge
 from core.types import OracleLabel, Spent
 from services.inference.external import RequestRefused, ask_each
 from services.inference.external_chats import ask_chat

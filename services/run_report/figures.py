@@ -85,6 +85,7 @@ def _iteration(measures: RunMeasures, iteration: Iteration) -> Json:
         "candidates": labels and labels.stats.candidates,
         "asked": labels and labels.asked,
         "kept": labels and labels.stats.kept,
+        "refused": labels and labels.stats.refused,
         "malformed": labels and labels.stats.malformed,
         "verdicts": labels and dict(labels.verdicts),
         "ill_posed_share": ill_posed and ill_posed.value,

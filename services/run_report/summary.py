@@ -25,6 +25,7 @@ def summary_rows(measures: RunMeasures) -> list[dict[str, str]]:
                 f"maj@{measures.config.evaluation.samples}": _percent(accuracy.majority if accuracy else None),
                 "for early stopping": _percent(iteration.validation),
                 "kept": f"{labels.stats.kept} of {labels.stats.candidates}" if labels else "",
+                "refused": str(labels.stats.refused) if labels and labels.stats.refused else "",
                 "labels right, kept": _counted(labels.audit.accuracy_kept if labels else None, n_text),
                 "labels right, all": _counted(labels.audit.accuracy_all if labels else None, n_text),
                 "labels right, training": _counted(iteration.training_labels, questions_text),

@@ -17,7 +17,7 @@ from storage import queries
 from storage.rows import UsageRow
 
 # The stages that make the Solver's questions and their labels.
-_MAKING: tuple[Stage, ...] = ("train_challenger", "generate_questions", "label_questions")
+_MAKING: tuple[Stage, ...] = ("train_challenger", "generate_questions", "label_questions", "admit_questions")
 _KEPT: Verdict = "kept"
 _TOKENS = 1_000_000  # that a rate for tokens is for
 

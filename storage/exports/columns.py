@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 import pyarrow as pa
 
 # Raise it when a column gets another name, type or meaning. The files of an earlier version are not served again.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 What = Literal["questions", "votes"]
 WHATS: tuple[What, ...] = get_args(What)
 
@@ -47,6 +47,7 @@ QUESTION_COLUMNS = (
     _never_null("seed", "int64", "seed with which the question was sampled"),
     Column("given_answer", "string", "the true answer, if a given prompt came with one; null otherwise"),
     _never_null("verdict", "string", "what the filter decided: `kept`, or why the question was not kept"),
+    Column("gate", "string", "the gate that refused the question; null if none did"),
     Column("answer", "string", "the pseudo-label, which is the answer with the most votes; null if there is none"),
     Column("votes", "int32", "votes for `answer`"),
     Column("m", "int32", "votes that were asked for; null if the question was not voted on"),

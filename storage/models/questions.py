@@ -60,6 +60,7 @@ class PseudoLabels(Base):
     iteration: Mapped[int]
     index: Mapped[int]
     verdict: Mapped[str]
+    gate: Mapped[str | None]  # the gate that refused it
     answer: Mapped[str | None]
     votes: Mapped[int | None]
     m: Mapped[int | None]
@@ -68,6 +69,19 @@ class PseudoLabels(Base):
     p_hat: Mapped[float | None]
     denominator: Mapped[str | None]
     classes: Mapped[list[list[Any]] | None] = mapped_column(JSON(none_as_null=True))  # [[answer, votes], …]
+
+
+class GateEvidence(Base):
+    """What models answered about questions for gates (`core.challenger.gates`)."""
+
+    __tablename__ = "gate_evidence"
+    __table_args__ = NARROW
+
+    question_id: Mapped[str] = question_key()
+    gate: Mapped[str] = mapped_column(primary_key=True)
+    voter: Mapped[str] = mapped_column(primary_key=True)  # a checkpoint of this run or of another, or an oracle
+    question: Mapped[str | None]  # NULL: the question itself was asked
+    answers: Mapped[list[str | None]] = mapped_column(JSON)
 
 
 class FilterStatistics(Base):
@@ -80,6 +94,7 @@ class FilterStatistics(Base):
     too_easy: Mapped[int]
     too_hard: Mapped[int]
     no_majority: Mapped[int]
+    refused: Mapped[int] = mapped_column(server_default="0")
     malformed: Mapped[int]
     duplicate: Mapped[int]
     mean_p_hat: Mapped[float | None]

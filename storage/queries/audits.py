@@ -215,17 +215,18 @@ def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[in
 
 
 def version(session: Session, run: str) -> tuple[Hashable, ...]:
-    """What differs if anything does that the figures of a run's audits depend on: labels, verdicts, samples and
-    annotations are only ever added, so their numbers tell."""
+    """What differs if anything does that the figures of a run's audits depend on: labels, samples and annotations are
+    only ever added, so their numbers tell; of labels, those of each verdict, because gates refuse kept questions."""
     counted = [
         select(model.iteration, model.oracle, func.count())
         .where(model.run == run)
         .group_by(model.iteration, model.oracle)
         for model in (OracleLabels, AuditSamples)
     ]
-    labels = select(PseudoLabels.iteration, func.count()).where(PseudoLabels.run == run)
+    key = (PseudoLabels.iteration, PseudoLabels.verdict)
+    labels = select(*key, func.count()).where(PseudoLabels.run == run)
     annotated = select(func.count()).select_from(Annotations).join(Questions).where(Questions.run == run)
-    statements = [*counted, labels.group_by(PseudoLabels.iteration), annotated]
+    statements = [*counted, labels.group_by(*key), annotated]
     created = session.scalar(select(Runs.created_at).where(Runs.name == run))
     return (run, created, *(frozenset(map(tuple, session.execute(statement))) for statement in statements))
 

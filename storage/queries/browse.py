@@ -26,7 +26,7 @@ _QUESTIONS, _LABELS, _ORACLES = table_of(Questions), table_of(PseudoLabels), tab
 _CLUSTERS = table_of(QuestionClusters)
 _IS_OF_QUESTION = _LABELS.c.question_id == _QUESTIONS.c.id
 _QUESTION_WIDTH = len(Question.__dataclass_fields__)
-_ENTRY_COLUMNS = (*columns(Questions, Question), _LABELS.c.verdict, *columns(PseudoLabels, PseudoLabel))
+_ENTRY_COLUMNS = (*columns(Questions, Question), _LABELS.c.verdict, _LABELS.c.gate, *columns(PseudoLabels, PseudoLabel))
 _FROM_QUESTIONS = ("id", "run", "iteration", "index", "text", "checkpoint", "seed")
 _GIVEN_ANSWER = _QUESTIONS.c.answer.label("given_answer")
 _SUMMARY_COLUMNS = tuple(
@@ -104,8 +104,8 @@ def get_question(session: Session, question_id: str) -> QuestionEntry:
     """One question, its label with all answer classes, and the oracles' verdicts. Raises `NotThere`."""
     rows = _read(session, _entry(), {"id": question_id}, len(_ENTRY_COLUMNS))
     for row in rows:
-        verdict, *label, oracles = row[_QUESTION_WIDTH:]
-        return QuestionEntry(Question(*row[:_QUESTION_WIDTH]), verdict, label_of(label), oracles)
+        verdict, gate, *label, oracles = row[_QUESTION_WIDTH:]
+        return QuestionEntry(Question(*row[:_QUESTION_WIDTH]), verdict, gate, label_of(label), oracles)
     raise NotThere(f"question {question_id!r}: no question has this id")
 
 

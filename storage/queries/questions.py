@@ -6,15 +6,16 @@ must read back what is stored, and must not rely on what it has in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, cast
 
-from sqlalchemy import Select, func, select, text
+from sqlalchemy import Select, bindparam, func, select, text, update
 from sqlalchemy.orm import Session
 
+from core.challenger.gates import Evidence
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, Rollout, Verdict, question_key
-from storage.models import OracleLabels, PseudoLabels, Questions, Rollouts, Stages
+from storage.models import GateEvidence, OracleLabels, PseudoLabels, Questions, Rollouts, Runs, Stages
 from storage.queries.ledger import find_stage
 from storage.queries.tables import columns, find_rows, insert_dataclasses, insert_new, is_postgresql, table_of
 from storage.rows import RolloutRow
@@ -62,7 +63,8 @@ def add_labels(session: Session, labelled: Iterable[LabelledQuestion]) -> None:
     """Store verdicts and pseudo-labels. The texts of the questions are stored with the questions only."""
     rows = (
         {
-            **{"question_id": question.question_id, "verdict": question.verdict, **_position(question.question_id)},
+            **{"question_id": question.question_id, "verdict": question.verdict, "gate": question.gate},
+            **_position(question.question_id),
             **{name: None if question.label is None else getattr(question.label, name) for name in _LABEL_FIELDS},
         }
         for question in labelled
@@ -85,11 +87,33 @@ def labels_of(
 ) -> list[LabelledQuestion]:
     """The labelled questions of an iteration by index, with their texts; only those with `verdict` if it is given."""
     fields = [getattr(PseudoLabels, name) for name in _LABEL_FIELDS]
-    labelled = select(Questions.id, Questions.text, PseudoLabels.verdict, *fields).join(PseudoLabels)
+    labelled = select(Questions.id, Questions.text, PseudoLabels.verdict, PseudoLabels.gate, *fields).join(PseudoLabels)
     if verdict is not None:
         labelled = labelled.where(PseudoLabels.verdict == verdict)
     rows = session.execute(_page(labelled, run, iteration, after, limit))
-    return [LabelledQuestion(key, text, label_of(label), stored) for key, text, stored, *label in rows]
+    return [LabelledQuestion(key, text, label_of(label), stored, gate) for key, text, stored, gate, *label in rows]
+
+
+def refuse_labels(session: Session, gates: Mapping[str, str]) -> None:
+    """Give kept questions the verdict "refused". `gates` has the gate that refused each, by the question's id."""
+    of_question = (PseudoLabels.question_id == bindparam("of_question"), PseudoLabels.verdict == "kept")
+    refuse = update(table_of(PseudoLabels)).where(*of_question).values(verdict="refused", gate=bindparam("by_gate"))
+    if gates:
+        session.execute(refuse, [{"of_question": key, "by_gate": gate} for key, gate in gates.items()])
+
+
+def add_evidence(session: Session, rows: Iterable[Evidence]) -> None:
+    insert_dataclasses(session, GateEvidence, rows, Evidence)
+
+
+def evidence_of(session: Session, run: str, iteration: int, gate: str) -> dict[str, tuple[Evidence, ...]]:
+    """Question id -> what a gate was told about it, by voter, of an iteration's questions."""
+    rows = select(*columns(GateEvidence, Evidence)).join(Questions).where(GateEvidence.gate == gate)
+    told: dict[str, list[Evidence]] = {}
+    for row in session.execute(_page(rows, run, iteration, -1, None).order_by(GateEvidence.voter)):
+        evidence = Evidence(*row)
+        told.setdefault(evidence.question_id, []).append(replace(evidence, answers=tuple(evidence.answers)))
+    return {key: tuple(rows) for key, rows in told.items()}
 
 
 def label_of(fields: Sequence[Any]) -> PseudoLabel | None:
@@ -120,12 +144,15 @@ def count_verdicts(session: Session, run: str, iteration: int) -> dict[Verdict, 
 def all_labelled(session: Session, run: str, iteration: int) -> bool:
     """Whether every question of an iteration has its final verdict.
 
-    This is so when `label_questions` is done. A run that does not vote on its given prompts has no such stage; then
-    `read_prompts` must be done, and must have given every question a verdict.
+    This is so when `label_questions` is done, and `admit_questions` if the run has gates. A run that does not vote on
+    its given prompts has no such stage; then `read_prompts` must be done, and must have given every question a verdict.
     """
     voted = find_stage(session, run=run, iteration=iteration, stage="label_questions")
     if voted is not None:
-        return voted.status == "done"
+        config = session.scalar(select(Runs.config).where(Runs.name == run)) or {}
+        if config.get("dataset", {}).get("gates"):
+            voted = find_stage(session, run=run, iteration=iteration, stage="admit_questions")
+        return voted is not None and voted.status == "done"
     read = find_stage(session, run=run, iteration=iteration, stage="read_prompts")
     if read is None or read.status != "done":
         return False

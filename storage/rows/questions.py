@@ -45,6 +45,7 @@ class QuestionSummary:
     seed: Seed
     given_answer: str | None  # the true answer, if a given prompt came with one
     verdict: Verdict | None  # None: not labelled yet
+    gate: str | None  # the gate that refused it
     answer: str | None  # this field and the next six are the pseudo-label; None if there is none
     votes: int | None
     m: int | None
@@ -61,6 +62,7 @@ class QuestionEntry:
 
     question: Question
     verdict: Verdict | None  # None: not labelled yet
+    gate: str | None  # the gate that refused it
     label: PseudoLabel | None  # None also if the Solver was never asked
     oracles: tuple[OracleLabel, ...]
 

@@ -75,17 +75,19 @@ def test_statistics_count_every_verdict_and_have_means_of_what_was_voted_on() ->
         LabelledQuestion("e", None, None, "malformed"),
         LabelledQuestion("f", "A", None, "duplicate"),
         LabelledQuestion("g", "A", None, "duplicate"),
+        LabelledQuestion("h", "H", label(5), "refused", "lead"),
     ]
     stats = dataclasses.asdict(statistics(labelled))
-    # p_hat is 0.5, 1, 0.1 and 0; 8 + 10 + 6 + 0 of 40 rollouts have an answer.
-    assert stats.pop("mean_p_hat") == pytest.approx(0.4)
-    assert stats.pop("unparsed_share") == pytest.approx(0.4)
+    # p_hat is 0.5, 1, 0.1, 0 and 0.5; 8 + 10 + 6 + 0 + 10 of 50 rollouts have an answer.
+    assert stats.pop("mean_p_hat") == pytest.approx(0.42)
+    assert stats.pop("unparsed_share") == pytest.approx(0.32)
     assert stats == {
-        "candidates": 7,
+        "candidates": 8,
         "kept": 1,
         "too_easy": 1,
         "too_hard": 1,
         "no_majority": 1,
+        "refused": 1,
         "malformed": 1,
         "duplicate": 2,
         "unknown": 3,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.asking.judge import Judge
 from core.grading.grader import Grader
 from core.judging.replies import (
     MAX_SHOWN,
@@ -28,7 +29,7 @@ from core.judging.replies import (
     parse_yes_no,
 )
 from core.judging.sentinels import draw_sentinels
-from core.settings.audit import Audit, Judge
+from core.settings.audit import Audit
 from services.oracles import exact
 from trainers.micro.world import make_problem
 

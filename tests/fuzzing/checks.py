@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from fastapi.testclient import TestClient
 
 from core import worlds
+from core.asking.service import Service
 from core.errors import CoevoError
 from core.grading import points
 from core.grading.answers import answer_key, extract_boxed, normalise, number_of
@@ -29,7 +30,6 @@ from core.questions.parsing import parse_question, refuse_question
 from core.rollouts.strategies import parse_clusters, skeleton_clusters
 from core.settings.config import RunConfig
 from core.settings.parsing import load_config, load_despite_faults, parse_config
-from core.settings.serving import Service
 from core.texts.unicode import well_formed
 from core.types import DEGENERATE
 from orchestrator.experiments import read_experiment

@@ -38,6 +38,7 @@ _VOTES = {
     "What is 3 + 4?": ["\\boxed{7}"] * 4,
     "What is y?": ["no idea"] * 4,
 }
+_OTHER_FORMS = {"What is 7 + 5?": ["\\boxed{12}"] * 4}  # asked for a gate only
 _HELD_OUT = {"What is 2 + 2?": "4", "What is 20 + 1?": "21"}
 _REFUSED = ["What is 1 + 2?", "What is 2 + 2?"]  # an earlier candidate's text, and that of a held-out question
 _ANSWERS = {
@@ -115,7 +116,7 @@ def _store(store: Store, home: Home, preset: str, flow: Flow, settings: dict[str
 def go_on(store: Store, home: Home) -> None:
     """Run the stages that are not done yet, to the end of the run."""
     config = stored_config(store, RUN)
-    texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS}
+    texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS, **_OTHER_FORMS}
     with pytest.MonkeyPatch.context() as patch, fake_applications(texts) as (services, _):
         patch.setattr("orchestrator.stages.training.running.run_training", fake_training)
         for t, stage in plan(config):

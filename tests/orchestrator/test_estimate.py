@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -446,3 +447,14 @@ def test_finished_runs_of_the_preset_are_worth_more_than_assumed_speeds(
     assert hours.runs == ("before",)
     assert hours.hours == pytest.approx(expected, rel=0.15)
     assert hours.run_hours == pytest.approx([0.01 + 5 * each for each in hours.hours])
+
+
+def test_gates_ask_at_most_about_all_candidates() -> None:
+    gates = [{"type": "lead"}, {"type": "solvers", "earlier": 2, "votes": 5}, {"type": "reordered"}]
+    of_stage = work_of("rzero-qwen3-4b", dataset__gates=gates)
+    [votes] = of_stage["label_questions"]
+    assert of_stage["admit_questions"] == [
+        replace(votes, answers=2 * 8_000 * 5, prompts=2 * 8_000, rounds=2 * votes.rounds),
+        replace(votes, answers=8_000 * 10),
+    ]
+    assert [stage for stage in work_of("rzero-qwen3-4b") if stage == "admit_questions"] == []

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from core.asking.service import Service
 from core.settings.config import RunConfig
 from core.settings.parsing import ConfigError, load_config, parse_config
-from core.settings.serving import Service
 from orchestrator.evaluation.request import EvaluationRequest
 from services.inference import access
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.settings.audit import Judge
-from core.settings.serving import Service
+from core.asking.judge import Judge
+from core.asking.service import Service
 from core.statistics.rechecks import Recheck, Recount
 from core.types import JudgedAnswer
 from orchestrator.cli import app

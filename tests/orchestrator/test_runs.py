@@ -127,6 +127,7 @@ def test_an_ended_run_keeps_its_optimiser_only_if_it_can_get_more_rounds(
 
 
 JUDGE = {"audit.oracle": "judge", "audit.judge": KEYED["solver.signals.embedder"]}
+GATE = {"type": "reordered", "paraphraser": KEYED["solver.signals.embedder"]}
 REFUSED: list[tuple[tuple[str, str, int, dict[str, Any]], type[Exception], str]] = [
     (("a", "nosuch", 0, {}), RunError, "preset: 'nosuch': .* expected one of demo, .*rzero, "),
     (("a", "demo", -1, {}), RunError, "iterations: .* got -1"),
@@ -139,6 +140,7 @@ REFUSED: list[tuple[tuple[str, str, int, dict[str, Any]], type[Exception], str]]
     (("a", "demo", 0, EASYR1 | {"trainer.gpus_per_node": 7}), RunError, r"trainer\.gpus_per_node: "),
     (("a", "demo", 0, KEYED), RunError, "key_variable: NO_SUCH_KEY"),
     (("a", "demo", 0, JUDGE), RunError, "key_variable: NO_SUCH_KEY"),
+    (("a", "demo", 0, {"dataset.gates": [GATE]}), RunError, r"dataset\.gates: .*NO_SUCH_KEY"),
 ]
 
 

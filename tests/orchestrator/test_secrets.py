@@ -15,8 +15,9 @@ import httpx
 import pytest
 from sqlalchemy import delete, update
 
+from core.asking.judge import Judge
 from core.errors import CoevoError
-from core.settings.audit import Audit, Judge
+from core.settings.audit import Audit
 from orchestrator.installation.environment import environment
 from orchestrator.installation.home import PRESETS, Home, Services
 from services.api.app import create_app

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.settings.audit import Audit, Judge, Program, judge_name
-from core.settings.serving import Service
+from core.asking.judge import Judge, judge_name
+from core.asking.service import Service
+from core.settings.audit import Audit, Program
 from core.types import LabelledQuestion, OracleLabel, PseudoLabel, Question, question_id
 from orchestrator.cli import app
 from orchestrator.installation.home import ROOT

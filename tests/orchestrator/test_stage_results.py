@@ -30,6 +30,14 @@ RESULTS: dict[Stage, Result] = {
     "train_labelled": {"steps": 4},
     "generate_questions": {"candidates": 1280, "challenger": "small/challenger/1"},
     "label_questions": {"candidates": 8, **VERDICTS},
+    "admit_questions": {
+        "candidates": 3,
+        "kept": 1,
+        "gates": {
+            "lead": {"candidates": 3, "refused": 2, "metrics": {}, "state": None},
+            "ratchet": {"candidates": 1, "refused": 0, "metrics": {"level": 3.0}, "state": {"level": 3}},
+        },
+    },
     "evaluate": {"checkpoint": "small/solver/1", "items": 4},
     "evaluate_labelled": {"checkpoint": "small/labelled/1", "items": 4},
     "audit_labels": {"oracle": None},
@@ -87,6 +95,11 @@ LINES: list[tuple[Stage, Result, str]] = [
         "label_questions",
         RESULTS["label_questions"],
         "kept 37.5% [11.1, 74.1] (n = 8), too easy 1, no majority 2, malformed 1, duplicate 1",
+    ),
+    (
+        "admit_questions",
+        RESULTS["admit_questions"],
+        "kept 33.3% [1.7, 93.7] (n = 3), refused by lead 2, refused by ratchet 0, ratchet: level 3",
     ),
     # The reward of the second step is infinite and every KL is NaN; the store has neither as a number.
     ("train_challenger", RESULTS["train_challenger"], "steps 3, reward 0.1 → 0.3"),

@@ -86,7 +86,7 @@ CLIENTS: dict[str, str] = {
     "the applications' client": "import asyncio; from services.inference.client import InferenceClient\n"
     "InferenceClient(url, 'solver', patience_s=0.1, deadline_s=0.1).generate([], 'a')",
     "a judge's client": "import asyncio; from services.inference.external import ask_each, post\n"
-    "from core.settings.serving import Service\n"
+    "from core.asking.service import Service\n"
     "service = Service(url=url, model='m', key_variable='RAY_AUTH_TOKEN')\n"
     "service = service.model_copy(update={'attempts': 1, 'timeout': 1})\n"
     "asyncio.run(ask_each(service, [1], lambda http, _: post(http, service, 'x', {}), 1))",

@@ -51,7 +51,7 @@ def test_a_run_without_violations(copied: tuple[Home, Store]) -> None:
     home, _ = copied
     database = (home.path / "coevo.db").read_bytes()
     printed = verify(RUN, code=0).splitlines()
-    assert len(printed) == 17
+    assert len(printed) == 18
     assert f"{'labels':<20}  {36:>9} checked, no violations" in printed
     assert printed[-1] == "run whole: no violations"
     answer = json.loads(verify(RUN, "--json", "--quick", code=0))

@@ -151,8 +151,10 @@ def test_statistics_have_verdict_counts_and_a_histogram_of_p_hat(api: TestClient
         "malformed": 1,
         "too_hard": 1,
         "no_majority": 0,
+        "refused": 0,
         "duplicate": 0,
     }
+    assert statistics["gates"] == {}
     lo, hi = wilson(2, 5) or (0, 0)
     assert statistics["kept"] == pytest.approx({"value": 0.4, "lo": lo, "hi": hi, "n": 5})
     assert statistics["mean_p_hat"] == pytest.approx((0.5 + 0.75 + 1 + 0.25) / 4)

@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from core.settings.serving import Service, Signals
+from core.asking.service import Service
+from core.settings.serving import Signals
 from services.inference.breaker import COOL_DOWN_S, FAILURES_IN_A_ROW, Breaker, ServiceDown
 from services.inference.client import InferenceError
 from services.inference.external import ask_each, post

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from services.inference import external
 from services.inference.client import InferenceError
 from services.inference.external import RequestRefused, ask_each

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.config import HTTP_PROTOCOLS
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from services.inference import access
 from services.inference.keys import keys_of
 from services.inference.server import proxy

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from core.asking.service import Service
 from core.grading.answers import extract_boxed
 from core.grading.grader import Grader
 from core.methods.poly_epo import Grpo
 from core.rollouts.groups import make_groups
-from core.settings.serving import Service, Signals
+from core.settings.serving import Signals
 from core.types import Group
 from services.inference.client import InferenceError
 from services.inference.signals import cluster, embed, with_signals

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from core.asking.judge import Judge
 from core.grading.grader import Grader
 from core.judging.replies import Case, Claimed, Truth
-from core.settings.audit import Judge
 from core.types import Spent
 from services.inference.client import InferenceError
 from services.inference.engines.base import Completion

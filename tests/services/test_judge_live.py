@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from core.asking.judge import Judge
 from core.grading.grader import Grader
 from core.judging.replies import Case, Claimed, JudgePrompt, Truth
-from core.settings.audit import Judge
 from orchestrator.serving.checkpoints import serve_checkpoints
 from services.inference import access
 from services.oracles.judge import JudgeError, audit

@@ -17,7 +17,8 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.demo_solver import solver_job, train_here
-from core.settings.serving import Service, Serving, Signals
+from core.asking.service import Service
+from core.settings.serving import Serving, Signals
 from core.settings.templates import RZERO_SOLVER
 from core.settings.training import Sampling
 from core.types import Checkpoint

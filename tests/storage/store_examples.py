@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from sqlalchemy.orm import Session
 
+from core.challenger.gates import Evidence
 from core.settings.config import CoEvolution
 from core.types import (
     Checkpoint,
@@ -146,6 +147,9 @@ def fill(session: Session, run: str) -> None:
     queries.questions.add_questions(session, [question(run, index) for index in range(3)])
     queries.questions.add_rollouts(session, [rollout(run, index, sample) for index in range(3) for sample in range(2)])
     queries.questions.add_labels(session, [label(run, index) for index in range(3)])
+    queries.questions.add_evidence(
+        session, [Evidence(question_id(run, 1, 0), "solvers", f"{run}/base/0", None, ("3",))]
+    )
     queries.questions.add_oracle_labels(session, [OracleLabel(question_id(run, 1, 0), "exact", "right", "3")])
     queries.traces.add_clusters(session, [ClusterRow(question_id(run, 1, 0), run, 1, 0, 1)])
     queries.traces.add_trained_on(session, [TrainedOnRow(question_id(run, 1, 0), f"{run}/solver/1", [1])])

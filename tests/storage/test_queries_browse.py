@@ -20,7 +20,7 @@ from storage.rows import QuestionEntry, QuestionSummary
 from storage.session import Store
 
 shared_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-VOTED: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority")
+VOTED: tuple[Verdict, ...] = ("kept", "too_easy", "too_hard", "no_majority", "refused")
 TEXTS = ("What is 3 + 4?", "WHAT is 100% of _x_?", "Say \\backslash", "100 of x", "\0 and \ufffd", None)
 
 
@@ -85,7 +85,7 @@ def _entry(
     row: Question = question(run, index, text)
     vote = None if votes is None else PseudoLabel("7", votes, 4, 4, 0, votes / 4, "all", (("7", votes),))
     oracle_labels = () if oracle is None else (OracleLabel(row.id, oracle[0], cast(OracleVerdict, oracle[1]), "7"),)
-    return QuestionEntry(row, verdict, vote, oracle_labels)
+    return QuestionEntry(row, verdict, "lead" if verdict == "refused" else None, vote, oracle_labels)
 
 
 def _summary(entry: QuestionEntry) -> QuestionSummary:
@@ -100,6 +100,7 @@ def _summary(entry: QuestionEntry) -> QuestionSummary:
         given_answer=row.answer,
         **label_values,
         verdict=entry.verdict,
+        gate=entry.gate,
         oracles=entry.oracles,
     )
 
@@ -107,7 +108,7 @@ def _summary(entry: QuestionEntry) -> QuestionSummary:
 def _write(store: Store, entries: Sequence[QuestionEntry]) -> None:
     writes(store).questions.add_questions([entry.question for entry in entries])
     labels = [
-        LabelledQuestion(entry.question.id, entry.question.text, entry.label, entry.verdict)
+        LabelledQuestion(entry.question.id, entry.question.text, entry.label, entry.verdict, entry.gate)
         for entry in entries
         if entry.verdict
     ]

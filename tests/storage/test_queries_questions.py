@@ -11,6 +11,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from store_examples import fresh_run, label, question, reads, rollout, writes
 
+from core.challenger.gates import Evidence
 from core.types import Evaluated, LabelledQuestion, OracleLabel, PseudoLabel, question_id
 from storage import queries
 from storage.models import EvaluatedItems
@@ -37,6 +38,10 @@ def test_any_text_of_a_model_is_read_back_unchanged(store: Store, text: str, raw
     writes(store).questions.add_rollouts([vote])
     writes(store).questions.add_labels([labelled])
     writes(store).questions.add_oracle_labels([oracle])
+    evidence = Evidence(stored_question.id, "reordered", "a/solver/1", text, (answer, None))
+    writes(store).questions.add_evidence([evidence])
+    assert reads(store).questions.evidence_of(run, 1, "reordered") == {stored_question.id: (evidence,)}
+    assert reads(store).questions.evidence_of(run, 1, "solvers") == {}
     assert reads(store).questions.questions_of(run, 1) == [stored_question]
     assert reads(store).questions.rollouts_of_question(stored_question.id)[0].answer == answer
     assert reads(store).questions.labels_of(run, 1) == [labelled]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -31,7 +32,7 @@ _MIGRATION = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0101", "0100"
+revision, down_revision = "0102", "0101"
 
 
 def upgrade() -> None:
@@ -85,7 +86,7 @@ def test_a_database_that_nothing_upgrades_is_left_alone(database_url: str, versi
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(text(f"INSERT INTO alembic_version VALUES ('{version}')"))
-    with pytest.raises(StoreError, match=rf"version {version}, expected 0100: .* \(COEVO_DATABASE\)") as caught:
+    with pytest.raises(StoreError, match=rf"version {version}, expected 0101: .* \(COEVO_DATABASE\)") as caught:
         open_store(database_url, create=create)
     assert ("never released" in str(caught.value)) == (version == "0025")
     assert inspect(engine).get_table_names() == ["alembic_version"]
@@ -98,17 +99,45 @@ def test_an_older_database_is_refused_until_it_is_upgraded(
     run = fresh_run(store)
     store.close()
     migrations = shutil.copytree(Path(schema.__file__).with_name("migrations"), tmp_path / "migrations")
-    (migrations / "versions" / "0101_mood.py").write_text(_MIGRATION)
+    (migrations / "versions" / "0102_mood.py").write_text(_MIGRATION)
     newer = schema.alembic_config()
     newer.set_main_option("script_location", str(migrations))
     monkeypatch.setattr(schema, "alembic_config", lambda: newer)
     monkeypatch.setattr(schema, "_versions", lambda: ScriptDirectory.from_config(newer))
-    with pytest.raises(StoreError, match=r"0100, expected 0101.*`coevo store migrate`"):
+    with pytest.raises(StoreError, match=r"0101, expected 0102.*`coevo store migrate`"):
         open_store(database_url)
     with open_store(database_url, create=True).read() as session:
         rows = session.execute(text("SELECT name, mood FROM runs")).all()
         assert rows == [(run, "good")]
         assert session.scalar(text("SELECT count(*) FROM coevo_v1_runs")) == 1
+
+
+_ROWS_OF_0100 = """
+INSERT INTO runs (name, seed, status, config, created_at, updated_at, tags, note)
+VALUES ('old', 1, 'done', '{}', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '[]', '');
+INSERT INTO questions (id, run, iteration, "index", text, raw, seed) VALUES ('old/1/000000', 'old', 1, 0, '?', '?', 1);
+INSERT INTO pseudo_labels (question_id, run, iteration, "index", verdict)
+VALUES ('old/1/000000', 'old', 1, 0, 'duplicate');
+INSERT INTO filter_stats
+(run, iteration, candidates, kept, too_easy, too_hard, no_majority, malformed, duplicate, unknown)
+VALUES ('old', 1, 1, 0, 0, 0, 0, 0, 1, 0)
+"""
+
+
+def test_the_rows_of_version_0100_have_no_gate(database_url: str) -> None:
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        config = schema.alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0100")
+        for statement in _ROWS_OF_0100.split(";"):
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    with pytest.raises(StoreError, match=r"0100, expected 0101.*`coevo store migrate`"):
+        open_store(database_url)
+    store = reads(open_store(database_url, create=True))
+    [label] = store.questions.labels_of("old", 1)
+    assert (label.verdict, label.gate, store.figures.filter_stats_of("old")[1].refused) == ("duplicate", None, 0)
 
 
 def test_models_and_migrations_agree(database_url: str) -> None:

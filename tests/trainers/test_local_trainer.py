@@ -21,9 +21,10 @@ import torch
 from local_tiny import TIMINGS, tiny_job, without_timings
 from safetensors.torch import load_file
 
+from core.asking.service import Service
 from core.logs import Subject, working_on
 from core.methods.evol_rl import EvolRl
-from core.settings.serving import Service, Signals
+from core.settings.serving import Signals
 from core.settings.trainers import LocalSettings
 from core.settings.training import Sampling
 from tests.fake_clock import clock_that_runs_while, fake_clock

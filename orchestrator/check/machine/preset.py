@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import aiohttp
 
-from core.settings.serving import Service
+from core.asking.service import Service
 from core.settings.trainers import EasyR1Settings
 from orchestrator.check.machine.devices import run
 from orchestrator.check.machine.result import CheckFailed, Finding, Subject, ok, skipped

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from core.challenger.gates.reordered import Reordered
+from core.challenger.gates.solvers import Solvers
 from core.settings.config import CoEvolution, RunConfig, SelfTraining
 from core.settings.evaluation import OWN_PROMPTS, Protocol
 from core.settings.trainers import LocalSettings
@@ -47,6 +49,13 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
         case "label_questions", _:
             count = _given(config) if isinstance(config, SelfTraining) else config.dataset.candidates
             yield Work("solver", count * dataset.votes, dataset.sampling.max_tokens, count, _rounds(config, count))
+        case "admit_questions", CoEvolution():
+            count = config.dataset.candidates  # the band, and the gates before, may admit all
+            for gate in config.gates:
+                if isinstance(gate, Solvers | Reordered):
+                    asked = (gate.earlier if isinstance(gate, Solvers) else 1) * count
+                    rounds = _rounds(config, count) * asked // count
+                    yield Work("solver", asked * gate.votes, dataset.sampling.max_tokens, asked, rounds)
         case "train_solver", _:
             for table in ("solver", *(() if config.has_branch else ("labelled",))):
                 if table in trainings:

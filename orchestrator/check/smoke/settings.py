@@ -87,6 +87,7 @@ def _little_work(config: RunConfig, folder: Path) -> dict[str, Any]:
         settings["audit.sample"] = _JUDGED
     if isinstance(config, CoEvolution):
         settings |= {"dataset.candidates": min(_CANDIDATES, config.dataset.candidates), "dataset.filtered": False}
+        settings["dataset.gates"] = []  # they might refuse all of so few
         if config.labelled is not None:
             settings["labelled.limit"] = _CANDIDATES
     if isinstance(config, SelfTraining) and not config.test_time:

@@ -73,12 +73,14 @@ def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -
         if not counts:
             queries.runs.refuse_missing_iteration(session, run, iteration)
         stats = queries.figures.filter_stats_of(session, run).get(iteration)
+        admission = queries.ledger.find_stage(session, run=run, iteration=iteration, stage="admit_questions")
     verdicts = Counter[Verdict]()
     for verdict, _, count in counts:
         verdicts[verdict] += count
     bins = [Bin(verdict=verdict, p_hat=p_hat, questions=n) for verdict, p_hat, n in counts if p_hat is not None]
     statistics = Statistics(
         verdicts={verdict: verdicts[verdict] for verdict in get_args(Verdict)} if counts else {},
+        gates=((admission.result if admission else None) or {}).get("gates", {}),
         kept=share(verdicts["kept"], verdicts.total()),
         mean_p_hat=stats.mean_p_hat if stats else None,
         unparsed_share=stats.unparsed_share if stats else None,

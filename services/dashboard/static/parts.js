@@ -28,7 +28,7 @@ import { focusHeading } from "./router.js";
  */
 
 /** @type {NonNullable<Schemas["QuestionSummary"]["verdict"]>[]} */
-export const VERDICTS = ["kept", "too_easy", "too_hard", "no_majority", "malformed", "duplicate"];
+export const VERDICTS = ["kept", "too_easy", "too_hard", "no_majority", "refused", "malformed", "duplicate"];
 /** @type {Schemas["OracleLabel"]["verdict"][]} */
 export const ORACLE_VERDICTS = ["right", "wrong", "ill_posed", "unknown"];
 
@@ -41,11 +41,11 @@ export const isLive = (run) => run.active;
 /** @param {{ status: string }} props */
 export const Status = ({ status }) => html`<span class="status is-${status}">${humanise(status)}</span>`;
 
-/** @param {{ verdict: string | null }} props */
-export const Verdict = ({ verdict }) =>
+/** @param {{ verdict: string | null, gate: string | null }} props `gate`: the one that refused the question */
+export const Verdict = ({ verdict, gate }) =>
   verdict === null
     ? html`<span class="none">not labelled</span>`
-    : html`<span class="verdict"><i class="swatch v-${verdict}"></i>${humanise(verdict)}</span>`;
+    : html`<span class="verdict"><i class="swatch v-${verdict}"></i>${humanise(verdict)}${gate && html`<small> by ${humanise(gate)}</small>`}</span>`;
 
 /** @param {{ label: Schemas["OracleLabel"] }} props */
 export const OracleVerdict = ({ label }) =>

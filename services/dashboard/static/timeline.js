@@ -12,6 +12,7 @@ const STAGE_COLOURS = {
   train_challenger: "var(--c-challenger)",
   generate_questions: "color-mix(in oklab, var(--c-challenger), var(--paper) 45%)",
   label_questions: "color-mix(in oklab, var(--c-solver), var(--paper) 45%)",
+  admit_questions: "color-mix(in oklab, var(--c-solver), var(--paper) 70%)",
   train_solver: "var(--c-solver)",
   train_labelled: "color-mix(in oklab, var(--c-solver), var(--ink) 30%)",
   evaluate: "var(--c-evaluate)",

@@ -125,7 +125,9 @@ export function Distribution({ run, url, query, statistics }) {
   const verdicts = VERDICTS.filter((verdict) => statistics.histogram.some((bin) => bin.verdict === verdict));
   const rows = statistics.histogram.map((bin) => [number(bin.p_hat), humanise(bin.verdict), number(bin.questions)]);
   const keptText = band ? `Questions in the band from ${number(band[0])} to ${number(band[1])} are kept. ` : "";
-  const about = `Questions by p̂, which shows how far the Solver's votes agree. ${keptText}${unlessReport("Click a bar to list its questions below.")}`;
+  const refused = Object.entries(statistics.gates).map(([gate, { refused }]) => `${humanise(gate)} ${number(refused)}`);
+  const refusedText = refused.length ? `Of these, gates refused: ${refused.join(", ")}. ` : "";
+  const about = `Questions by p̂, which shows how far the Solver's votes agree. ${keptText}${refusedText}${unlessReport("Click a bar to list its questions below.")}`;
   const legend = verdicts.map((verdict) => [humanise(verdict), `var(--v-${verdict})`]);
   const chart = html`<${Histogram} bins=${statistics.histogram} band=${band} m=${votes} hrefOf=${hrefOf} label="Questions by p-hat and verdict" />
     <${Legend} items=${legend} />`;

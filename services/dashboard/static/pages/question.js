@@ -89,13 +89,13 @@ function labelClassOf({ classes, answer }) {
 
 /** @param {{ question: QuestionDetail, iterationUrl: string }} props */
 function Question({ question, iterationUrl }) {
-  const { text, verdict, oracles } = question;
+  const { text, verdict, gate, oracles } = question;
   return html`
     <section class="panel wide asked">
       <h2 class="sr">The question</h2>
       ${text === null ? html`<p class="none">Malformed: no question could be read from the Challenger's output.</p>` : html`<p class="prose"><${Typeset} text=${text} /></p>`}
       <p class="meta">
-        <${Verdict} verdict=${verdict} />
+        <${Verdict} verdict=${verdict} gate=${gate} />
         ${question.m !== null && html`<${PseudoLabel} question=${question} />`}
         ${oracles.map((label) => html` · <${OracleVerdict} key=${label.oracle} label=${label} />`)}
       </p>

@@ -178,14 +178,14 @@ export function QuestionTable({ questions, url, query, label = "Questions" }) {
 
 /** @param {{ question: Schemas["QuestionSummary"], isGiven: boolean, href: string }} props `href` is the question's page */
 function QuestionRow({ question, isGiven, href }) {
-  const { index, text, given_answer, answer, m, p_hat, votes, denominator, parsed, verdict, oracles } = question;
+  const { index, text, given_answer, answer, m, p_hat, votes, denominator, parsed, verdict, gate, oracles } = question;
   return html`<tr>
     <td><a href=${href}>${index}</a></td>
     <td class="text">${text === null ? html`<span class="none">malformed</span>` : html`<a class="plain" href=${href}><${Typeset} text=${text.length > 280 ? `${text.slice(0, 280)}…` : text} /></a>`}</td>
     ${isGiven && html`<td>${given_answer === null ? "" : html`<${Answer} text=${given_answer} />`}</td>`}
     <td>${m === null ? "" : html`<${Answer} text=${answer} />`}</td>
     <td class="p-hat">${p_hat === null ? "" : html`<meter min="0" max="1" value=${p_hat} aria-label="p-hat"></meter> ${votes}/${denominator === "all" ? m : parsed}`}</td>
-    <td><${Verdict} verdict=${verdict} /></td>
+    <td><${Verdict} verdict=${verdict} gate=${gate} /></td>
     <td>${oracles.map((label) => html`<div key=${label.oracle}><${OracleVerdict} label=${label} /></div>`)}</td>
   </tr>`;
 }

@@ -1,0 +1,35 @@
+"""The label must be right with some chance, as audits of earlier iterations suggest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import ClassVar, Literal
+
+from core.challenger.gates.base import Admission, Candidate, Gate, Known, Need
+from core.statistics.calibration import chances
+from core.validation.bounds import Share
+
+
+class Accuracy(Gate):
+    """Admits a question if the chance that its label is right is at least `least`.
+
+    The chance is how often labels with the same p_hat were right in all earlier iterations that the run's oracle has
+    audited (`core.statistics.calibration`). Without any audit, every question is admitted. An oracle that knows the
+    truth so has a say in what is learned from, though not about the question itself.
+
+    The state is the audits that were used, as [iteration, p_hat, n, right]: later ones may be added to them.
+    """
+
+    needs: ClassVar[Need] = "audits"
+
+    type: Literal["accuracy"] = "accuracy"
+    least: Share = 0.8
+
+    def admit(self, candidates: Sequence[Candidate], known: Known) -> Admission:
+        found = chances(known.audits, [candidate.label.p_hat for candidate in candidates])
+        state = [list(astuple(cell)) for cell in known.audits]
+        if found is None:
+            return Admission.of((True for _ in candidates), state)
+        mean = sum(found) / len(found) if found else None
+        return Admission.of((chance >= self.least for chance in found), state, estimated=mean)
