@@ -190,6 +190,7 @@ class InferenceClient:
                 "max_tokens": prompt.sampling.max_tokens,
                 "stop": list(prompt.stop),
                 **({"token_logprobs": True} if self.token_logprobs else {}),
+                **({"vocabulary_dropout": prompt.dropout.model_dump()} if prompt.dropout else {}),
             }
             for prompt in prompts
         ]

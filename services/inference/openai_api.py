@@ -15,7 +15,7 @@ from core.settings.training import Sampling
 from core.texts.unicode import well_formed
 from core.types import FinishReason
 from core.validation.bounds import Answers, Positive, Seed, Temperature, Tokens
-from services.inference.engines.base import Completion, Prompt
+from services.inference.engines.base import Completion, Prompt, VocabularyDropout
 
 CHATS_AT_ONCE = 64  # the most chats in one request
 
@@ -86,6 +86,7 @@ class ChatRequest(BaseModel):
     stop: _Stop | list[_Stop] = Field(default_factory=list)
     logprobs: bool = False
     token_logprobs: bool = False  # ours: the reply has `token_ids` and `token_logprobs`
+    vocabulary_dropout: VocabularyDropout | None = None  # ours: the embedded engine's only
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +112,7 @@ class ChatRequest(BaseModel):
             {"role": roles.get(message.role, message.role), "content": message.content} for message in self.messages
         )
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        return Prompt(messages, self.seed, self.n, sampling, stop)
+        return Prompt(messages, self.seed, self.n, sampling, stop, self.vocabulary_dropout)
 
 
 class TokenLogprob(BaseModel):

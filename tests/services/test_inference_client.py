@@ -14,7 +14,7 @@ import pytest
 
 from core.settings.training import Sampling
 from services.inference.client import InferenceClient, InferenceError, Reply
-from services.inference.engines.base import Completion, Prompt
+from services.inference.engines.base import Completion, Prompt, VocabularyDropout
 from services.inference.openai_api import ChatRequest, chat_response
 from tests.fake_applications import fake_applications
 from tests.http_server import Handler, listening, redirecting
@@ -65,12 +65,14 @@ def generate(url: str, prompts: int = 1, **options: Any) -> list[list[Reply]]:
     return InferenceClient(url, "solver", **options).generate([PROMPT] * prompts, "wanted")
 
 
+@pytest.mark.parametrize("dropout", [None, VocabularyDropout(retention=0.8, seed=2**63 - 1)])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.5, top_p=0.9, top_k=40, max_tokens=7)])
-def test_a_request_says_how_to_sample(sampling: Sampling) -> None:
-    prompt = replace(PROMPT, sampling=sampling)
+def test_a_request_says_how_to_sample(sampling: Sampling, dropout: VocabularyDropout | None) -> None:
+    prompt = replace(PROMPT, sampling=sampling, dropout=dropout)
     with fake_applications({"?": ["a", "b"]}) as (services, requests):
         InferenceClient(services.endpoint("solver"), "solver").generate([prompt], "wanted")
     assert ChatRequest.model_validate(requests[0]).prompt() == prompt
+    assert ("vocabulary_dropout" in requests[0]) == (dropout is not None)  # vLLM's would be refused
 
 
 def test_a_request_that_failed_temporarily_is_sent_again_and_its_reply_taken_once() -> None:

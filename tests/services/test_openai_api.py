@@ -43,7 +43,7 @@ def server() -> TestClient:
         {"tool_choice": "none", "parallel_tool_calls": True, "service_tier": "auto", "modalities": ["text"]},
         {"best_of": 1, "length_penalty": 1.0, "stop_token_ids": [], "skip_special_tokens": True},
         {"use_beam_search": False, "safety_identifier": "ann", "prompt_cache_key": "k"},
-        {"stream_options": {"include_usage": False}},
+        {"stream_options": {"include_usage": False}, "vocabulary_dropout": None},
     ],
 )
 def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]) -> None:
@@ -71,6 +71,9 @@ def test_options_that_change_no_answer_count_as_left_out(options: dict[str, Any]
         ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "content"),
         ({"messages": None}, "messages"),
+        *(({"vocabulary_dropout": {"retention": share, "seed": 0}}, "retention") for share in (0, 1.01)),
+        ({"vocabulary_dropout": {"retention": 0.8}}, "seed"),
+        ({"vocabulary_dropout": {"retention": 0.8, "seed": 0, "kept": [1]}}, "kept"),
         *(({"stop": stop}, "stop") for stop in ("", [""], ["x", ""])),  # an empty text ends no answer
     ],
 )

@@ -15,10 +15,19 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.types import FinishReason
 from services.inference.encoding import encode_chat
-from services.inference.engines.base import MAX_ROWS, Completion, ModelMismatch, Prompt, PromptRefused, PromptTooLong
+from services.inference.engines.base import (
+    MAX_ROWS,
+    Completion,
+    ModelMismatch,
+    Prompt,
+    PromptRefused,
+    PromptTooLong,
+    VocabularyDropout,
+)
 from services.inference.engines.decoder import Decoder, can_join, padded_width
 from services.inference.engines.model_files import architecture, text_side
 from services.inference.engines.sampling import Uniforms, draw
+from services.inference.engines.vocabulary import kept_tokens, mask_of
 
 _SHRINK = 0.75  # finished rows are dropped from a batch when less than this share of its rows is unfinished
 
@@ -31,6 +40,7 @@ class _Row:
     seed: int
     request: Prompt
     limit: int  # the most tokens that it may have
+    mask: Tensor | None = None  # (V,), True at the tokens that it may have; None: all
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropy: float = 0.0
@@ -49,6 +59,7 @@ class _Batch:
         self._temperature = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
         self._top_p = torch.tensor([row.request.sampling.top_p for row in rows], device=device)
         self._top_k = torch.tensor([row.request.sampling.top_k or 0 for row in rows], device=device)
+        self._masks = _stacked_masks(rows)
         self._uniforms = Uniforms([row.seed for row in rows])
         self._logits = self._decoder.prefill([list(prompt) for prompt in prompts], prompt_of_row)
 
@@ -66,7 +77,7 @@ class _Batch:
     def _advance(self) -> None:
         """Give each live row its next token, and drop the finished rows if there are many."""
         uniforms = self._uniforms.at(self.step).to(self._logits.device)
-        draws = draw(self._logits, uniforms, self._temperature, self._top_p, self._top_k)
+        draws = draw(self._logits, uniforms, self._temperature, self._top_p, self._top_k, self._masks)
         tokens, logprobs, entropies = draws.tokens.tolist(), draws.logprobs.tolist(), draws.entropies.tolist()
         live = []
         for i in self.live:
@@ -101,6 +112,7 @@ class _Batch:
         self._temperature = torch.cat([self._temperature, other._temperature])
         self._top_p = torch.cat([self._top_p, other._top_p])
         self._top_k = torch.cat([self._top_k, other._top_k])
+        self._masks = _stacked_masks(self._rows)
         return self
 
     def _drop_finished(self) -> None:
@@ -116,7 +128,17 @@ class _Batch:
         kept = kept.to(self._logits.device)
         self._decoder.keep(kept)
         self._temperature, self._top_p, self._top_k = self._temperature[kept], self._top_p[kept], self._top_k[kept]
+        self._masks = _stacked_masks(self._rows)
         return kept
+
+
+def _stacked_masks(rows: Sequence[_Row]) -> Tensor | None:
+    """The masks (B, V) of the rows; None if no row has one."""
+    masks = [row.mask for row in rows if row.mask is not None]
+    if not masks:
+        return None
+    whole = torch.ones_like(masks[0])
+    return torch.stack([whole if row.mask is None else row.mask for row in rows])
 
 
 class TransformersEngine:
@@ -165,8 +187,10 @@ class TransformersEngine:
     def generate(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
         """Sample every prompt; result[i][j] is the j-th completion of prompts[i]. Raises what `check` raises."""
         groups = [self._make_rows(prompt) for prompt in prompts]
+        masks = {dropout: self._mask(dropout) for prompt in prompts if (dropout := prompt.dropout) is not None}
         by_width: dict[int, list[_Row]] = {}
         for row in (row for group in groups for row in group):
+            row.mask = masks[row.request.dropout] if row.request.dropout else None
             by_width.setdefault(padded_width(row.prompt), []).append(row)
         with torch.inference_mode():
             for rows in by_width.values():
@@ -204,6 +228,10 @@ class TransformersEngine:
             )
         limit = min(prompt.sampling.max_tokens, room)
         return [_Row(ids, prompt.seed + j, prompt, limit) for j in range(prompt.n)]
+
+    def _mask(self, dropout: VocabularyDropout) -> Tensor:
+        vocabulary = self.model.config.get_text_config().vocab_size
+        return mask_of(dropout, vocabulary, kept_tokens(self.tokenizer) | self._ends).to(self.model.device)
 
     def _completion(self, row: _Row) -> Completion:
         tokens, logprobs = row.tokens, row.logprobs

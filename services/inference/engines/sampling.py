@@ -40,23 +40,32 @@ class Uniforms:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token per row: ids (B,), and log-probabilities (B,) and entropies (B,) in nats, before top-k and top-p."""
+    """One token per row: ids (B,), and log-probabilities (B,) and entropies (B,) in nats, before mask, top-k, top-p."""
 
     tokens: Tensor
     logprobs: Tensor
     entropies: Tensor
 
 
-def draw(logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor) -> Draw:
-    """Sample from softmax(logits / temperature), restricted to top-k and then to top-p. `logits` are (B, V), the others
-    (B,). `top_k` 0 stands for all tokens.
+def draw(
+    logits: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, mask: Tensor | None = None
+) -> Draw:
+    """Sample from softmax(logits / temperature), restricted to the tokens where `mask` is True, then to top-k and then
+    to top-p, which are shares of what the mask leaves. `logits` and `mask` are (B, V), the others (B,). `top_k` 0
+    stands for all tokens.
 
     Temperature 0 takes the most likely token; its log-probability and entropy are those at temperature 1.
     """
     greedy = temperature == 0
-    logprobs = torch.log_softmax(logits / torch.where(greedy, 1.0, temperature)[:, None], -1)
+    logits = logits / torch.where(greedy, 1.0, temperature)[:, None]
+    logprobs = torch.log_softmax(logits, -1)
     probabilities = logprobs.exp()
-    tokens = torch.where(greedy, logits.argmax(-1), _sample(probabilities, uniforms, top_p, top_k))
+    left, shares = logits, probabilities
+    if mask is not None:
+        # A softmax, because the probabilities of all that is left may be 0 in float32. The clamp is for logits of -inf.
+        left = logits.clamp(min=torch.finfo(logits.dtype).min).masked_fill(~mask, -torch.inf)
+        shares = torch.where(mask.all(-1, keepdim=True), probabilities, left.softmax(-1))
+    tokens = torch.where(greedy, left.argmax(-1), _sample(shares, uniforms, top_p, top_k))
     # For a token of probability 0 the product would be 0 * -inf.
     entropies = -torch.where(probabilities > 0, probabilities * logprobs, 0.0).sum(-1)
     return Draw(tokens, logprobs.gather(-1, tokens[:, None])[:, 0], entropies)

@@ -207,6 +207,8 @@ class SwappedLLMServer(LLMServer):
             return _error(409, f"policy_version: {self._llm_config.model_id} holds {current!r}, got {requested!r}")
         if request.stream:
             return _error(400, "stream: expected false, because every reply must name its policy_version; got true")
+        if (request.model_extra or {}).get("vocabulary_dropout") is not None:
+            return _error(400, "vocabulary_dropout: expected none, because only the embedded engine can do this")
         length, context = len(prompt), self._limits["context"]
         if length >= context:
             return _error(
