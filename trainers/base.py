@@ -143,6 +143,7 @@ class ChallengerJob(TrainJob):
     earlier: tuple[str, ...] = ()  # the questions of earlier iterations, if the reward needs them
     exact: bool = False  # whether a program knows which questions have an answer (`core.worlds`)
     template: ChallengerTemplate = RZERO_CHALLENGER
+    vocabulary_retention: float = 1.0  # of each step's mask over the vocabulary; 1: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

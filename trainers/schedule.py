@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from itertools import product
 
 from core.seeds import seed_for
 from core.settings.training import Training
 from core.types import Message
-from services.inference.engines.base import Prompt
+from services.inference.engines.base import Prompt, VocabularyDropout
 from trainers.base import ChallengerJob, SolverJob, TrainJob, TrainQuestion
 
 
@@ -36,12 +37,14 @@ def questions_at(job: SolverJob, step: int, refilled: int = 0) -> list[TrainQues
 
 
 def rollouts_at(job: TrainJob, step: int, refilled: int = 0) -> list[Prompt]:
-    """One prompt for each rollout of the step, each with its own seed; the rollouts of a group are adjacent."""
-    training, overall_step = job.training, job.steps_before + step
-    chats = chats_at(job, step, refilled)
+    """One prompt for each rollout of the step, each with its own seed; the rollouts of a group are adjacent. All have
+    the step's mask over the vocabulary, if the job has masks."""
+    seed, dropout = partial(seed_for, job.run_seed, job.key, job.steps_before + step), None
+    if isinstance(job, ChallengerJob) and job.vocabulary_retention < 1:
+        dropout = VocabularyDropout(retention=job.vocabulary_retention, seed=seed("vocabulary"))
     return [
-        Prompt(tuple(messages), seed_for(job.run_seed, job.key, overall_step, group, member), 1, training.sampling)
-        for (group, messages), member in product(enumerate(chats), range(job.rollouts))
+        Prompt(tuple(messages), seed(group, member), 1, job.training.sampling, dropout=dropout)
+        for (group, messages), member in product(enumerate(chats_at(job, step, refilled)), range(job.rollouts))
     ]
 
 

@@ -92,9 +92,12 @@ class Challenger(SettingsTable):
     """How the Challenger is trained. `reward` is one of those in `core.challenger`.
 
     With `trained=False`, a baseline of the paper's Table 1, it is the base model, or the Solver if they share a model.
+    With `vocabulary_retention` below 1, each training step and each request for questions samples from a random part of
+    the vocabulary, in which a token is with this probability (`services.inference.engines.vocabulary`).
     """
 
     trained: bool = True
+    vocabulary_retention: float = Field(1.0, gt=0, le=1)
     reward: AnyChallengerReward = RZeroChallenger()
     training: ChallengerTraining = ChallengerTraining(steps=5)
     template: ChallengerTemplate = RZERO_CHALLENGER

@@ -18,10 +18,12 @@ from orchestrator.run import BATCH
 from orchestrator.stages.context import Context
 from services.inference.client import spent
 from services.inference.encoding import control_tokens
-from services.inference.engines.base import Prompt
+from services.inference.engines.base import Prompt, VocabularyDropout
 from storage import queries
 from storage.rows import ClusterRow
 
+# Those of a request share a mask over the vocabulary (`challenger.vocabulary_retention`). They are fewer than a batch,
+# because a few hundred questions need several masks: a word that a mask drops is in none of its questions.
 _QUESTIONS_PER_REQUEST = 64
 _MAX_COMPARED = 10_000  # questions; their distances take 400 MB
 
@@ -37,13 +39,16 @@ def generate_questions(context: Context[CoEvolution]) -> LastWrite:
         done = queries.questions.count_questions(session, run, t)
     starts = range(done - done % BATCH, total, BATCH) if done < total else range(0)
 
+    def prompt(first: int, end: int) -> Prompt:
+        count, retention, dropout = min(_QUESTIONS_PER_REQUEST, end - first), settings.vocabulary_retention, None
+        if retention < 1:
+            dropout = VocabularyDropout(retention=retention, seed=context.seed("vocabulary", first))
+        return Prompt(messages, first_seed + first, count, settings.training.sampling, dropout=dropout)
+
     def prompts() -> Iterator[list[Prompt]]:
         for start in starts:
             end = min(start + BATCH, total)
-            yield [
-                Prompt(messages, first_seed + i, min(_QUESTIONS_PER_REQUEST, end - i), settings.training.sampling)
-                for i in range(start, end, _QUESTIONS_PER_REQUEST)
-            ]
+            yield [prompt(first, end) for first in range(start, end, _QUESTIONS_PER_REQUEST)]
 
     with (
         context.serving({"challenger": challenger}),

@@ -16,6 +16,8 @@ from orchestrator.installation.home import MICRO_MODEL, Home
 from orchestrator.runs import prepare
 from orchestrator.stages.generate_questions import generate_questions
 from orchestrator.stages.label_questions import label_questions
+from services.inference.engines.base import Prompt
+from services.inference.openai_api import ChatRequest
 from storage import queries
 from storage.files.texts import RolloutText, read_texts, texts_path
 from storage.session import Store
@@ -92,6 +94,27 @@ def test_a_budget_ends_the_stage_after_a_batch_and_a_larger_one_goes_on(
     with sqlite.read() as session:
         held = [row for row in queries.usage.usage_of(session, "a") if row.purpose == "applications"]
     assert held[0].cpu_seconds == pytest.approx(2 * held[0].seconds)  # the fake Solver holds 2 CPUs
+
+
+@pytest.mark.parametrize("retention", [1.0, 0.8])
+def test_each_request_for_questions_has_a_mask_of_its_own(sqlite: Store, tmp_path: Path, retention: float) -> None:
+    """The run `b` goes on in the middle of a batch of 128, which it asks for again."""
+    settings = {"dataset.candidates": 200, "challenger.vocabulary_retention": retention}
+    asked: dict[str, list[Prompt]] = {}
+    for run, done in (("a", 0), ("b", 130)):
+        prepare(Home(tmp_path), sqlite, run, "demo", 0, settings)
+        with sqlite.write() as session:
+            before = [Question(question_id(run, 1, i), run, 1, i, "", "", f"{run}/base/0", i) for i in range(done)]
+            queries.questions.add_questions(session, before)
+        with fake_applications({CHALLENGER_USER: ["no question"] * 64}) as (services, requests):
+            stored(context_of(sqlite, run, 1, home=tmp_path, services=services), generate_questions)
+        prompts = [ChatRequest.model_validate(request).prompt() for request in requests if "seed" in request]
+        asked[run] = sorted(prompts, key=lambda prompt: prompt.seed)
+    assert [prompt.n for prompt in asked["a"]] == [64, 64, 64, 8]
+    assert asked["b"] == asked["a"][2:]
+    dropouts = {prompt.dropout for prompt in asked["a"]}
+    assert {dropout.retention for dropout in dropouts if dropout} == ({0.8} if retention < 1 else set())
+    assert len(dropouts) == (4 if retention < 1 else 1)
 
 
 @pytest.mark.parametrize(

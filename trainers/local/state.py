@@ -54,6 +54,8 @@ def fingerprint(job: TrainJob, settings: LocalSettings = _DEFAULTS) -> str:
     ]
     if isinstance(job, ChallengerJob) and (job.earlier or job.exact):
         parts += [job.earlier, job.exact]
+    if isinstance(job, ChallengerJob) and job.vocabulary_retention < 1:
+        parts.append(["vocabulary_retention", job.vocabulary_retention])
     if isinstance(job, SolverJob):
         parts += [job.signals.model_dump(), [asdict(question) for question in job.questions]]
     if isinstance(job, ChallengerJob):

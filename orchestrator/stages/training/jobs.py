@@ -45,6 +45,7 @@ def challenger_job(
         earlier=earlier,
         exact="well_posed" in challenger.reward.needs and config.audit.oracle == "exact",
         template=challenger.template,
+        vocabulary_retention=challenger.vocabulary_retention,
         work_dir=work_dir,
         stored_prompts=config.rollout_prompts,
     )
