@@ -71,6 +71,7 @@ def unready(config: RunConfig, new: bool, *, fetch: bool = True) -> Iterator[Fau
     yield from dict.fromkeys(fault for check in checks for fault in _raised("serving.applications", check, ConfigError))
     with suppress(ConfigError):
         yield from _not_ahead(config)
+        yield from _unmasked(config)
     with suppress(ConfigError, SizingError):  # a file or model that cannot be read is a fault by itself, if it is one
         shape = shape_of(config.base_model)
         for setting, ranks in undivided(config, shape):
@@ -119,8 +120,16 @@ def untrainable(config: RunConfig) -> Iterator[Fault]:
     for planned in config.trainings:
         if planned.table == "labelled":
             continue  # its settings are the Solver's, whose faults are named already
+        retention = 1.0
+        if isinstance(config, CoEvolution) and planned.table == "challenger":
+            retention = config.challenger.vocabulary_retention
         yield from unfit(
-            planned.table, planned.training, planned.objective, own_reference=own_reference, continued=continued
+            planned.table,
+            planned.training,
+            planned.objective,
+            own_reference=own_reference,
+            continued=continued,
+            vocabulary_retention=retention,
         )
     divisions = [fault for planned in config.trainings for fault in uneven(planned.training, planned.rollouts, trainer)]
     yield from {fault.setting: fault for fault in reversed(divisions)}.values()  # the first training's of each setting
@@ -145,6 +154,16 @@ def _not_ahead(config: RunConfig) -> Iterator[Fault]:
     if is_vllm(applications["solver"]) and "mean_entropy" in config.solver.reward.needs:
         got = f"1, but {config.solver.reward.type} rewards entropies, which vLLM only estimates"
         yield Fault("trainer.ahead", got, "0")
+
+
+def _unmasked(config: RunConfig) -> Iterator[Fault]:
+    """The fault of a Challenger whose vocabulary is masked, and whose application samples with vLLM. Raises
+    `ConfigError`."""
+    if not isinstance(config, CoEvolution) or config.challenger.vocabulary_retention == 1:
+        return
+    if is_vllm(read_applications(config.serving.applications)[config.application("challenger")]):
+        got = f"{config.challenger.vocabulary_retention:g}"
+        yield Fault("challenger.vocabulary_retention", got, "1 with vLLM, which gets no mask over the vocabulary")
 
 
 def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:

@@ -140,6 +140,26 @@ def test_a_folder_in_memory_that_others_may_enter_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, False),
+        ({"serving.applications": "rzero-8-gpus"}, True),
+        ({"serving.applications": "rzero-8-gpus", "shared": True}, True),
+        ({"serving.applications": "rzero-8-gpus", "challenger.trained": False}, True),
+        ({"trainer.type": "easyr1", "trainer.gpus_per_node": 1}, True),
+        ({"trainer.type": "easyr1", "trainer.gpus_per_node": 1, "challenger.trained": False}, False),
+    ],
+)
+def test_only_the_embedded_engine_masks_a_vocabulary(settings: dict[str, Any], refused: bool) -> None:
+    faults = [
+        [fault.setting for fault in refusals.unready(load_config(PRESETS / "demo.toml", given), new=False, fetch=False)]
+        for given in (settings, {**settings, "challenger.vocabulary_retention": 0.8})
+    ]
+    assert "challenger.vocabulary_retention" not in faults[0]
+    assert faults[1].count("challenger.vocabulary_retention") == refused
+
+
+@pytest.mark.parametrize(
     ("settings", "expected"),
     [
         ({}, []),

@@ -60,6 +60,11 @@ def test_the_settings_that_easyr1_cannot_follow(
     assert [fault.setting for fault in faults] == [f"solver.{setting}" for setting in settings]
 
 
+def test_a_challenger_with_a_mask_over_the_vocabulary_does_not_fit() -> None:
+    faults = unfit("challenger", Training(), RZeroChallenger(), vocabulary_retention=0.8)
+    assert [fault.setting for fault in faults] == ["challenger.vocabulary_retention"]
+
+
 @pytest.mark.parametrize(("kl_coefficient", "settings"), [(0.01, ["solver.reward.kl_coefficient"]), (0, [])])
 def test_another_reference_than_the_start_does_not_fit_where_the_kl_counts(
     kl_coefficient: float, settings: list[str]

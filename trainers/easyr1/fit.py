@@ -60,7 +60,13 @@ def checkout_problem(source: Path) -> str | None:
 
 
 def unfit(
-    name: str, training: Training, objective: Objective, *, own_reference: bool = False, continued: bool = False
+    name: str,
+    training: Training,
+    objective: Objective,
+    *,
+    own_reference: bool = False,
+    continued: bool = False,
+    vocabulary_retention: float = 1.0,
 ) -> Iterator[Fault]:
     """The settings of a training that EasyR1 cannot follow.
 
@@ -96,6 +102,9 @@ def unfit(
     if training.refill:
         reason = "EasyR1 gets all prompts of a step at its beginning"
         yield Fault(f"{name}.training.refill", f"{training.refill}", "0", reason)
+    if vocabulary_retention < 1:
+        reason = "EasyR1's vLLM gets no mask over the vocabulary"
+        yield Fault(f"{name}.vocabulary_retention", f"{vocabulary_retention:g}", "1", reason)
     if training.sampling.temperature == 0:
         reason = "at 0 all rollouts of a prompt are equal"
         yield Fault(f"{name}.training.sampling.temperature", "0", "more than 0", reason)
