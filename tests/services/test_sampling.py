@@ -159,6 +159,15 @@ def test_a_dropped_token_is_never_drawn_and_other_rows_stay_as_they_are(
         assert (alone.tokens[0], alone.logprobs[0]) == (together.tokens[row], together.logprobs[row])
 
 
+def test_a_mask_of_all_tokens_changes_no_draw_at_the_edge_between_two_tokens() -> None:
+    """There the last bit of a probability decides."""
+    logits = torch.randn(500, 200, generator=torch.Generator().manual_seed(0))
+    cumulated = torch.log_softmax(logits, -1).exp().cumsum(-1)
+    numbers = [cumulated[:, 99] / cumulated[:, -1], torch.ones(500), torch.ones(500), torch.zeros(500)]
+    masked, free = draw(logits, *numbers, torch.ones_like(logits, dtype=torch.bool)), draw(logits, *numbers)
+    assert torch.equal(masked.tokens, free.tokens)
+
+
 def test_a_row_s_uniforms_do_not_depend_on_the_other_rows() -> None:
     together = Uniforms([1, 2, 3])
     together.at(0)

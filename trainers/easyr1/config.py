@@ -45,15 +45,18 @@ def render(job: TrainJob, settings: EasyR1Settings, tokenizer: Any, folder: Path
     """
     own_reference = job.reference is not None and job.reference.sha256 != job.start.sha256
     continued = job.rounds is not None and job.rounds.steps > job.training.steps
-    faults = unfit(
-        job.role,
-        job.training,
-        job.reward,
-        own_reference=own_reference,
-        continued=continued,
-        vocabulary_retention=job.vocabulary_retention if isinstance(job, ChallengerJob) else 1.0,
-    )
-    if faults := [*faults]:
+    retention = job.vocabulary_retention if isinstance(job, ChallengerJob) else 1.0
+    faults = [
+        *unfit(
+            job.role,
+            job.training,
+            job.reward,
+            own_reference=own_reference,
+            continued=continued,
+            vocabulary_retention=retention,
+        )
+    ]
+    if faults:
         kind = f"{job.role}.reward {job.reward.type}" if isinstance(job.reward, Method) else f"{job.role}.reward"
         listed = "".join(f"\n  {fault}" for fault in faults)
         raise TrainError(f"{kind}: EasyR1 cannot train this as asked; use trainer.type = 'local', or change:{listed}")

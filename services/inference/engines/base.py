@@ -53,7 +53,7 @@ class Completion:
     tokens: tuple[int, ...]  # as sampled; the end token is included when it was sampled
     logprobs: tuple[float, ...]  # nats, one per token: at the sampling temperature, before mask, top-k and top-p
     finish_reason: FinishReason
-    mean_entropy: float  # nats per token, exact: over the whole vocabulary, also before the cuts
+    mean_entropy: float  # nats per token, exact: over the whole vocabulary, before mask, top-k and top-p
     prompt_tokens: int = 0
 
 
