@@ -28,8 +28,8 @@ def replayed_gates(session: Session, run: str, iteration: int, config: RunConfig
     labels = queries.questions.oracle_labels_of(session, run, iteration, oracle) if oracle else []
     is_right = {label.question_id: label.verdict == "right" for label in labels}
     of_votes = [
-        kind()
-        for kind in GATES.values()
+        kind.model_validate({"type": name})
+        for name, kind in GATES.items()
         if kind.needs is None and not any(setting.is_required() for setting in kind.model_fields.values())
     ]
     figures = dict[str, Any]()

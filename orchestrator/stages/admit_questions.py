@@ -69,7 +69,6 @@ def audits_before(session: Session, run: str, iteration: int, config: CoEvolutio
 def states_before(session: Session, chain: Chain) -> dict[str, Any]:
     """Gate -> its state when the chain's iteration begins. It goes on with the Solver, also after a roll back."""
     solver = chain.checkpoint("solver", chain.iteration - 1)
-    key = {"run": solver.run, "iteration": solver.iteration}
-    stage = queries.ledger.find_stage(session, **key, stage="admit_questions")
-    result = stage.result if stage is not None else None
-    return {name: gate["state"] for name, gate in (result or {}).get("gates", {}).items()}
+    of = queries.ledger.find_stage(session, run=solver.run, iteration=solver.iteration, stage="admit_questions")
+    result = (of.result if of is not None else None) or {}
+    return {name: gate["state"] for name, gate in result.get("gates", {}).items()}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.challenger.gates import GATES, Candidate, Gate, Known, pass_gates
+from core.challenger.gates.accuracy import Accuracy
 from core.challenger.gates.lead import Lead
 from core.challenger.gates.ratchet import Ratchet, difficulty
 from core.challenger.gates.valid import Valid
 from core.questions.voting import vote
+from core.statistics.calibration import Cell
 
 
 def candidate(question: str, *votes: int, m: int = 10, seed: int = 0) -> Candidate:
@@ -25,9 +28,9 @@ def admitted(gate: Gate, candidates: Sequence[Candidate], known: Known = Known()
     return [*gate.admit(candidates, known).admitted]
 
 
-def test_every_gate_has_a_type_and_defaults_or_a_setting_that_is_missing() -> None:
+def test_a_gate_is_known_by_its_type() -> None:
     assert {name: gate.model_fields["type"].default for name, gate in GATES.items()} == {name: name for name in GATES}
-    assert {"lead", "valid", "ratchet"} <= {*GATES}
+    assert {*GATES} >= {"lead", "solvers", "reordered", "judge", "valid", "accuracy", "ratchet"}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,16 @@ def test_a_ratchet_never_turns_back(votes: list[tuple[int, int]], groups: int) -
         assert state["level"] >= max(level, gate.start)
         assert state["groups"] < groups
         level = state["level"]
+
+
+def test_a_chance_is_estimated_from_all_audits_also_those_of_the_state() -> None:
+    """Of six votes half, of eight votes all labels were right, and no label between them was audited."""
+    rows, known = [candidate("?", 6), candidate("?", 7), candidate("?", 8)], Known(audits=[Cell(2, 0.8, 10, 10)])
+    admission = Accuracy(least=0.7).admit(rows, replace(known, state=[[1, 0.6, 10, 5], [2, 0.6, 9, 0]]))
+    assert admission.admitted == (False, True, True)
+    assert admission.metrics == {"estimated": pytest.approx(0.75)}
+    assert admission.state == [[1, 0.6, 10, 5], [2, 0.8, 10, 10]]
+    assert all(admitted(Accuracy(), rows))
 
 
 def test_each_gate_sees_what_those_before_it_have_admitted() -> None:

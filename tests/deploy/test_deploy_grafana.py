@@ -45,7 +45,7 @@ def filled(store: Store) -> Store:
         queries.runs.set_run_status(session, "demo", "running")
         insert_new(session, Series, [point for t in (0, 1, 2) for point in _points(t)])
         for t in (1, 2):
-            stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
+            stats = FilterStats(10, 5, 1, 2, 0, 0, 1, 1, 0.5, 0.0, 0)
             queries.figures.add_filter_stats(session, run="demo", iteration=t, stats=stats)
         insert_new(session, Stages, [_stage(t, stage, NOW) for t in (1, 2) for stage in STAGES])
         insert_new(session, Stages, [_stage(3, "train_solver", None)])

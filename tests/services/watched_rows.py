@@ -31,7 +31,7 @@ def add_watched_rows(store: Store, run: str = RUN) -> None:
     ]
     with store.write() as session:
         insert_new(session, Series, [{"run": run, **_fields(point)} for point in points])
-        stats = FilterStats(10, 5, 1, 2, 0, 1, 1, 0.5, 0.0, 0)
+        stats = FilterStats(10, 5, 1, 2, 0, 0, 1, 1, 0.5, 0.0, 0)
         queries.figures.add_filter_stats(session, run=run, iteration=2, stats=stats)
         insert_new(session, Stages, [_stage(run, t, 90 * t, "check_health") for t in (1, 2)])
         insert_new(session, Stages, [_stage(run, 3, None, "train_solver", NOW + timedelta(hours=1))])

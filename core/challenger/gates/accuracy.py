@@ -7,7 +7,7 @@ from dataclasses import astuple
 from typing import ClassVar, Literal
 
 from core.challenger.gates.base import Admission, Candidate, Gate, Known, Need
-from core.statistics.calibration import chances
+from core.statistics.calibration import Cell, chances
 from core.validation.bounds import Share
 
 
@@ -18,7 +18,8 @@ class Accuracy(Gate):
     audited (`core.statistics.calibration`). Without any audit, every question is admitted. An oracle that knows the
     truth so has a say in what is learned from, though not about the question itself.
 
-    The state is the audits that were used, as [iteration, p_hat, n, right]: later ones may be added to them.
+    The state is the audits that were used, as [iteration, p_hat, n, right]. So those of a run from which this one goes
+    on are used too, and those that are made later are not, when the admission is computed again.
     """
 
     needs: ClassVar[Need] = "audits"
@@ -27,8 +28,10 @@ class Accuracy(Gate):
     least: Share = 0.8
 
     def admit(self, candidates: Sequence[Candidate], known: Known) -> Admission:
-        found = chances(known.audits, [candidate.label.p_hat for candidate in candidates])
-        state = [list(astuple(cell)) for cell in known.audits]
+        own = {cell.iteration for cell in known.audits}
+        audits = [*(Cell(*cell) for cell in known.state or () if cell[0] not in own), *known.audits]
+        found = chances(audits, [candidate.label.p_hat for candidate in candidates])
+        state = [list(astuple(cell)) for cell in audits]
         if found is None:
             return Admission.of((True for _ in candidates), state)
         mean = sum(found) / len(found) if found else None

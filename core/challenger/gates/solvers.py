@@ -32,9 +32,9 @@ class Solvers(Gate):
 
     def admit(self, candidates: Sequence[Candidate], known: Known) -> Admission:
         agreeing = agreements(candidates, process_grader())
-        verdicts = [verdict for of_candidate in agreeing for verdict in of_candidate]
+        verdicts = [verdict for of_solvers in agreeing for verdict in of_solvers]
         return Admission.of(
-            (verdicts.count("equal") >= min(self.agree, len(verdicts)) for verdicts in agreeing),
+            (of_solvers.count("equal") >= min(self.agree, len(of_solvers)) for of_solvers in agreeing),
             known.state,
             agreeing=verdicts.count("equal") / len(verdicts) if verdicts else None,
             undecided=verdicts.count("unknown"),

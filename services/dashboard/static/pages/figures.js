@@ -192,8 +192,9 @@ export function Verdicts({ url, iterations }) {
     head: ["iteration", "verdict", "questions", "share"],
     rows: rows.map((row) => [row.iteration, humanise(row.verdict), number(row.questions), percent(row.share)]),
   };
+  const shown = VERDICTS.filter((verdict) => verdict !== "refused" || rows.some((row) => row.verdict === verdict));
   const chart = html`<${VerdictChart} rows=${rows} height=${330} label="Verdicts by iteration" />
-    <${Legend} items=${VERDICTS.map((verdict) => [humanise(verdict), `var(--v-${verdict})`])} />`;
+    <${Legend} items=${shown.map((verdict) => [humanise(verdict), `var(--v-${verdict})`])} />`;
   return html`<${Panel} title="Verdicts on the questions" table=${table}>
     ${rows.length ? chart : html`<${Empty}>No questions have been labelled yet.</${Empty}>`}
   </${Panel}>`;
