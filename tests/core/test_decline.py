@@ -83,6 +83,7 @@ BENCHMARKS = [
     (500, 1, 0.98),
     (500, 8, 0.99),
     (1_020, 8, 0.99),
+    (1_023, 4, 0.99),
 ]
 
 
@@ -97,3 +98,47 @@ def test_simulated_runs_whose_solver_does_not_change_seldom_decline_and_those_th
     print(f"{n} x {samples}: {false} of {repeats} stable runs, {alarmed} of {len(runs)} that fall")
     assert false / repeats <= ALERTS.rate
     assert alarmed / len(runs) >= power
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("moved", [0.0, 1.0])
+def test_simulated_flat_runs_of_ten_iterations_seldom_decline_by_the_exact_test_alone(
+    samples: int, moved: float
+) -> None:
+    """1,023 questions, without the three points below which no fall counts. Each training leaves the rates of the
+    questions as they are, or moves each of them, in either direction, by so many logits."""
+    random, repeats = np.random.default_rng([1_023, samples, round(moved)]), 500
+    declined = 0
+    for _ in range(repeats):
+        rates = np.clip(random.beta(0.6, 1.2, size=1_023), 1e-4, 1 - 1e-4)
+        logits = np.log(rates / (1 - rates)) + moved * random.standard_normal((ALERTS.iterations + 1, 1_023))
+        declined += declines(random.binomial(samples, 1 / (1 + np.exp(-logits))), samples)
+    print(f"1,023 x {samples}, moved by {moved} logits: {declined} of {repeats}")
+    assert 0.01 < declined / repeats <= ALERTS.rate
+
+
+def test_simulated_trainings_that_move_all_questions_alike_decline() -> None:
+    """The luck of a training moves the rates of 1,023 questions by 0.05 logits, which is 0.7 points of pass@1. The fall
+    is no chance of the questions, but no decline either: the signal cannot tell."""
+    random, repeats = np.random.default_rng(17), 200
+    declined = 0
+    for _ in range(repeats):
+        rates = np.clip(random.beta(0.6, 1.2, size=1_023), 1e-4, 1 - 1e-4)
+        logits = np.log(rates / (1 - rates)) + 0.05 * random.standard_normal((ALERTS.iterations + 1, 1))
+        declined += declines(random.binomial(4, 1 / (1 + np.exp(-logits))), 4, POINTS)
+    print(f"1,023 x 4, all moved alike: {declined} of {repeats}")
+    assert declined / repeats > 0.2
+
+
+def declines(counts: np.ndarray, samples: int, points: float = 0.0) -> bool:
+    """Whether any iteration of a run has a significant fall by more than `points`. `counts` has the right answers to
+    each question."""
+    totals = counts.sum(axis=1)
+    for t in range(1, len(counts)):
+        best = counts[totals[:t].argmax()]
+        # No fall of less than 2.5 standard errors has a p of 0.005; to compute it exactly takes most of the time.
+        if (counts[t] - best).sum() < -2.5 * np.sqrt(((counts[t] - best) ** 2).sum()):
+            fall = fall_from(results(best, samples), results(counts[t], samples), t, ALERTS)
+            if fall.p <= fall.limit and fall.points > points:
+                return True
+    return False
