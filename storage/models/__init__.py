@@ -15,4 +15,4 @@ from storage.models.checkpoints import Checkpoints, TrainedOn, TrainingRollouts,
 from storage.models.drift import Alerts, Deliveries, Series
 from storage.models.evaluations import BenchmarkItems, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
 from storage.models.questions import FilterStatistics, PseudoLabels, QuestionClusters, Questions, Rollouts
-from storage.models.runs import ApiKeys, ExperimentRuns, PoolJobs, RunLeases, Runs, Stages, Usage
+from storage.models.runs import ApiKeys, ExperimentRuns, InheritedIterations, PoolJobs, RunLeases, Runs, Stages, Usage
