@@ -56,10 +56,12 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
 
     Call it once a figure is complete, such as after an audit: the false-alarm rate holds for one test per iteration,
     not for one test per label. An iteration may be audited after later ones. This changes what the later ones are
-    compared with, so their figures by the same oracle are tested again.
+    compared with, so their figures by the same oracle are tested again. Those of forks are not, but their estimates
+    follow the audit.
     """
     settings = queries.runs.config_of_run(session, run).alerts
-    refresh_estimates(session, run)
+    for name in (run, *queries.forks.forks_of(session, run).get(iteration, [])):
+        refresh_estimates(session, name)
     # Estimates are not tested: they follow from p_hat, which has a rule of its own.
     measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
     rolled_back = {t for t, _ in queries.ledger.rolled_back(session, run)}

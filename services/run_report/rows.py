@@ -66,6 +66,7 @@ def read_rows(store: Store, run: str) -> RunRows:
 def _iteration(
     session: Session, run: str, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
 ) -> IterationRows:
+    run = queries.forks.made_by(session, run, t)
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
     # The stage's result names the checkpoint, which may be of an earlier iteration if the Solver did not change.
     checkpoint = done.get("evaluate", {}).get("checkpoint")

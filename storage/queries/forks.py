@@ -6,7 +6,7 @@ A row's key has the run that made it. So whoever asks for an iteration of a run 
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
@@ -21,8 +21,24 @@ _Row = InheritedIterations
 def inherited(session: Session, run: str) -> dict[int, str]:
     """Iteration -> the run that made it, of the iterations that a run has from others. Empty if it is no fork; else
     they are 0, 1, and so on, up to the one after which it begins."""
-    rows = select(_Row.iteration, _Row.made_by).where(_Row.run == run).order_by(_Row.iteration)
-    return dict(session.execute(rows).all())
+    return inherited_by(session, [run]).get(run, {})
+
+
+def inherited_by(session: Session, runs: Sequence[str]) -> dict[str, dict[int, str]]:
+    """Run -> what it has from others, as `inherited`; runs that are no forks are left out."""
+    rows = select(_Row.run, _Row.iteration, _Row.made_by).where(_Row.run.in_(runs)).order_by(_Row.iteration)
+    of_runs: dict[str, dict[int, str]] = {}
+    for run, iteration, maker in session.execute(rows):
+        of_runs.setdefault(run, {})[iteration] = maker
+    return of_runs
+
+
+def by_maker(session: Session, run: str) -> dict[str, list[int]]:
+    """Another run -> the iterations that a run has from it, in order; empty if it is no fork."""
+    parts: dict[str, list[int]] = {}
+    for iteration, maker in inherited(session, run).items():
+        parts.setdefault(maker, []).append(iteration)
+    return parts
 
 
 def made_by(session: Session, run: str, iteration: int) -> str:
@@ -45,9 +61,8 @@ def of_run(session: Session, model: type[Base], run: str, iteration: Any = None)
     columns: Any = model
     iteration = columns.iteration if iteration is None else iteration
     conditions = [columns.run == run]
-    for maker, of_maker in groupby(inherited(session, run).items(), key=lambda item: item[1]):
-        numbers = [number for number, _ in of_maker]
-        conditions.append(and_(columns.run == maker, iteration.between(numbers[0], numbers[-1])))
+    for maker, iterations in by_maker(session, run).items():
+        conditions.append(and_(columns.run == maker, iteration.between(iterations[0], iterations[-1])))
     return or_(*conditions)
 
 
@@ -73,7 +88,7 @@ def forks_of(session: Session, run: str) -> dict[int, list[str]]:
     return forks
 
 
-def add(session: Session, run: str, of: dict[int, str]) -> None:
+def add(session: Session, run: str, of: Mapping[int, str]) -> None:
     """Have a run inherit these iterations, which are those of `makers`."""
     rows = ({"run": run, "iteration": iteration, "made_by": maker} for iteration, maker in of.items())
     insert_new(session, InheritedIterations, rows)
