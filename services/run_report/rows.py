@@ -44,6 +44,7 @@ class RunRows:
     config: RunConfig
     iterations: list[IterationRows]
     training: list[TrainMetric]
+    inherited: dict[str, list[int]]  # another run -> the iterations that it has made
 
 
 def read_rows(store: Store, run: str) -> RunRows:
@@ -60,7 +61,8 @@ def read_rows(store: Store, run: str) -> RunRows:
             for t in range(max(by_iteration) + 1)
         ]
         state = states_of(session, {run: row}, {})[run]
-        return RunRows(row, state, config, iterations, queries.figures.train_metrics_of(session, run))
+        training, inherited = queries.figures.train_metrics_of(session, run), queries.forks.by_maker(session, run)
+        return RunRows(row, state, config, iterations, training, inherited)
 
 
 def _iteration(

@@ -112,7 +112,7 @@ def create_run(
     becomes of one that was accepted.
     """
     config = _config_of(store, installation, body)
-    flow, origin = config.kind, body.preset or body.from_run
+    flow, origin = config.kind, f"preset {body.preset}" if body.from_run is None else body.from_run
     if body.flow not in (None, flow):
         raise invalid("flow", f"expected {flow}, the flow of {origin}, got {body.flow}")
     try:
