@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from core.settings.config import CoEvolution, RunConfig
 from core.settings.evaluation import OWN_PROMPTS
-from core.settings.parsing import changed_config
+from core.settings.parsing import ConfigError, changed_config
 from core.settings.trees import flat
 from core.validation.faults import Fault
 from orchestrator.installation.home import Home
@@ -47,6 +47,9 @@ def forked_config(
     """The settings of a fork: those of the other run, except for the overrides and, unless it is 0, the number of
     iterations. Raises `NotThere`, `ConfigError`."""
     tree = queries.runs.config_of_run(session, point.run).model_dump(mode="json")
+    if (kind := overrides.get("kind", tree["kind"])) != tree["kind"]:  # else each setting of the other kind is a fault
+        fault = _ruled_out(point, "kind", tree["kind"], kind)
+        raise ConfigError(str(fault), [fault])
     length = {"iterations": iterations} if iterations > 0 else {}
     return changed_config(tree, f"run {point.run}", {**overrides, **length}, overrides_are)
 
@@ -61,8 +64,8 @@ def unforkable(session: Session, name: str, point: ForkPoint, config: RunConfig,
     its_config, expected = queries.runs.config_of_run(session, of), queries.forks.makers(session, of, last)
     if name in queries.runs.runs_named(session, [name]):  # then it goes on, if it is this fork
         if (got := queries.forks.inherited(session, name)) != expected:
-            begins = f"begins after {got[len(got) - 1]}:{len(got) - 1}" if got else "is no fork"
-            yield Fault("name", f"run {name}: exists and {begins}, not after {point}. Choose another name")
+            begins = f"begins after {got[max(got)]}:{max(got)}" if got else "is no fork"
+            yield Fault("name", f"run {name}: exists and {begins}; expected one that begins after {point}")
         return
     if last > (finished := _last_finished(session, of, its_config)):
         which = f"at most {of}:{finished}, the last that is finished" if finished >= 0 else "one that is finished"
@@ -75,7 +78,7 @@ def unforkable(session: Session, name: str, point: ForkPoint, config: RunConfig,
             return
     if config.iterations <= last:
         yield Fault("iterations", f"{config.iterations}", f"more than {last}, since the run begins after {point}")
-    faults = [*_ruled_out(point, its_config, config)]
+    faults = [*_all_ruled_out(point, its_config, config)]
     yield from faults
     if not faults:
         yield from _missing_files(session, point, config, home)
@@ -92,12 +95,12 @@ def _last_finished(session: Session, run: str, config: RunConfig) -> int:
     return config.iterations
 
 
-def _ruled_out(point: ForkPoint, of: RunConfig, config: RunConfig) -> Iterator[Fault]:
+def _all_ruled_out(point: ForkPoint, of: RunConfig, config: RunConfig) -> Iterator[Fault]:
     """The settings that the inherited iterations do not allow: their models, their prompts and what these are labelled
     with were made with others."""
     known, wanted = (flat(one.model_dump(mode="json")) for one in (of, config))
-    fixed = ["kind", "base_model", "shared"]
-    if known["kind"] == wanted["kind"] and not isinstance(config, CoEvolution):
+    fixed = ["base_model", "shared"]
+    if not isinstance(config, CoEvolution):
         fixed += ["prompts", *(["dataset"] if config.votes_before_training else [])]
         fixed += ["evaluation.benchmark"] if config.test_time else []
         stopping = config.early_stopping  # the prompts that it holds out are drawn with the seed
@@ -105,8 +108,11 @@ def _ruled_out(point: ForkPoint, of: RunConfig, config: RunConfig) -> Iterator[F
     for name in sorted({*known, *wanted}):
         is_fixed = any(name == of_others or name.startswith(f"{of_others}.") for of_others in fixed)
         if is_fixed and known.get(name) != wanted.get(name):
-            made = f"the iterations up to {point} were made with it"
-            yield Fault(name, f"{wanted.get(name)!r}", f"{known.get(name)!r}", made)
+            yield _ruled_out(point, name, known.get(name), wanted.get(name))
+
+
+def _ruled_out(point: ForkPoint, setting: str, expected: object, got: object) -> Fault:
+    return Fault(setting, f"{got!r}", f"{expected!r}", f"the iterations up to {point} were made with it")
 
 
 def _missing_files(session: Session, point: ForkPoint, config: RunConfig, home: Home | None) -> Iterator[Fault]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -27,12 +25,10 @@ from orchestrator.runs import check_start, ended_as, prepare, result_of, stored_
 from storage import queries
 from storage.models import Stages
 from storage.session import Store, open_store
-from tests.chaos.contents import Contents, contents_of
+from tests.chaos.contents import Contents
+from tests.orchestrator.fork_contents import contents, difference
 from tests.orchestrator.stored_runs import RUN, copy_of, go_on, store_loop, store_rounds, violations
 from tests.synthetic_run import run_of
-
-_ALERT_ID = re.compile(r'^\{"id": "[0-9a-f]{16}"')  # of the run's name, too
-_OF_THE_RUN = ("runs", "inherited_iterations")  # tables whose rows are not of an iteration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,19 +40,7 @@ class Forked:
 
 
 def _contents(store: Store, home: Home, run: str) -> Contents:
-    """What is stored of a run, with one name for it and for the run that it was forked from."""
-    with store.read() as session:
-        contents = contents_of(session, home.texts, run)
-    named = {
-        name.replace(RUN, "RUN"): [_ALERT_ID.sub("", row.replace(RUN, "RUN")) for row in rows]
-        for name, rows in contents.items()
-    }
-    return {name: rows for name, rows in named.items() if rows and name not in _OF_THE_RUN}
-
-
-def _difference(later: Contents, earlier: Contents) -> Contents:
-    rows = {name: Counter(rows) - Counter(earlier.get(name, ())) for name, rows in later.items()}
-    return {name: sorted(left.elements()) for name, left in rows.items() if left}
+    return contents(store, home, run, RUN)
 
 
 def _stored(folder: Path, store_run: Callable[..., None]) -> Forked:
@@ -65,7 +49,7 @@ def _stored(folder: Path, store_run: Callable[..., None]) -> Forked:
     first = _contents(store, home, RUN)
     prepare(home, store, RUN, "", 2, {}, stored_config(store, RUN).kind)
     go_on(store, home)
-    second = _difference(_contents(store, home, RUN), first)
+    second = difference(_contents(store, home, RUN), first)
     store.close()
     return Forked(home, second)
 
