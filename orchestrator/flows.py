@@ -57,6 +57,7 @@ from orchestrator.stages.training.running import warm_up
 from orchestrator.trackers.tracked import tell_trackers, tracked
 from services.inference.keys import hide_keys
 from services.prefect.flow_runs import EXISTING
+from storage import queries
 from storage.errors import LeaseLost
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunStatus
@@ -121,6 +122,7 @@ def co_evolve(
     iterations: _Length = 0,
     preset_file: str = "",
     overrides: dict[str, Any] = {},  # noqa: B006 (never changed; with `None` the form would ask for a type)
+    from_run: str = "",
 ) -> dict[str, Any]:
     """Run the R-Zero loop: Challenger and Solver learn from each other, iteration after iteration.
 
@@ -132,8 +134,10 @@ def co_evolve(
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"dataset.candidates": 320}.
+        from_run: An iteration of another run, such as demo:3, after which this one begins, with its settings and its
+            iterations up to that one. Choose "existing run" above.
     """
-    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve")
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "co_evolve", from_run)
 
 
 @flow(flow_run_name=_flow_run_name, on_cancellation=[_store("cancelled")], on_crashed=[_store("failed")])
@@ -143,6 +147,7 @@ def self_train(
     iterations: _Length = 0,
     preset_file: str = "",
     overrides: dict[str, Any] = {},  # noqa: B006 (as above)
+    from_run: str = "",
 ) -> dict[str, Any]:
     """Train a Solver on a given prompt set with one of the papers' methods, round after round, without a Challenger.
 
@@ -154,13 +159,15 @@ def self_train(
         preset_file: Path of a TOML file on the flow runner's machine, or name of a preset that is newer than the list;
             it is taken instead of the preset.
         overrides: Settings by their dotted names, such as {"solver.reward.type": "evol_rl"}.
+        from_run: A round of another run, such as mine:3, after which this one begins, with its settings and its rounds
+            up to that one. Choose "existing run" above.
     """
-    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train")
+    return _run_to_its_end(run, preset_file or preset, iterations, overrides, "self_train", from_run)
 
 
 @flow_process()
 def _run_to_its_end(
-    name: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow
+    name: str, preset: str, iterations: int, overrides: dict[str, Any], flow_name: Flow, from_run: str
 ) -> dict[str, Any]:
     given, here = run_at_hand(), home()
     preset = "" if preset == EXISTING else preset
@@ -169,17 +176,18 @@ def _run_to_its_end(
         with artifacts.flushed():
             _tag(store, name, preset)
         with run_held(store, name):
-            config = runs.prepare(
-                here, store, name, preset, iterations, overrides, flow_name, given.config if given else None
-            )
+            checked = given.config if given else None
+            config = runs.prepare(here, store, name, preset, iterations, overrides, flow_name, checked, from_run)
+            with store.read() as session:
+                begins_at = queries.forks.begins_at(session, name)
             run = Run(name, here, store, here.services(), config)
             with at_hand(run), tracked(run), _suspension_noted(run), runs.status_kept(run), artifacts.flushed():
                 artifacts.dashboard_link(name, run.services.pages_url)
-                for stage in stages_of(config, 0):
+                for stage in stages_of(config, 0) if not begins_at else ():
                     _stage_task(run, 0, stage)
                 # This flow's heartbeat covers its iterations. Another one for each would take up to a second to end.
                 with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-                    for t in range(1, config.iterations + 1):
+                    for t in range(max(1, begins_at), config.iterations + 1):
                         iteration(name, t)
                         faultpoint("iteration ended", str(t))
                         artifacts.figures(store, name)

@@ -49,8 +49,8 @@ def stages_of(config: RunConfig, iteration: int) -> tuple[Stage, ...]:
     return _VOTES_FIRST if config.votes_before_training else ("read_prompts", "evaluate")
 
 
-def plan(config: RunConfig) -> Iterator[tuple[int, Stage]]:
-    """All stages of a run that is not stopped early, each with its iteration."""
-    for iteration in range(config.iterations + 1):
+def plan(config: RunConfig, begins_at: int = 0) -> Iterator[tuple[int, Stage]]:
+    """All stages of a run that is not stopped early, each with its iteration; of a fork, from its own first one on."""
+    for iteration in range(begins_at, config.iterations + 1):
         for stage in stages_of(config, iteration):
             yield iteration, stage

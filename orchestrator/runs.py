@@ -19,6 +19,8 @@ from core.settings.config import RunConfig
 from core.settings.parsing import read_preset
 from core.settings.trees import by_dotted_names
 from core.types import Flow, Stage
+from core.validation.faults import listed
+from orchestrator.check.forks import ForkPoint, fork_point, unforkable
 from orchestrator.check.needs import base_model
 from orchestrator.check.presets import preset_path
 from orchestrator.check.start import RunError, check_startable, find_run, length_of, why_no_longer
@@ -32,8 +34,6 @@ from storage import queries
 from storage.files.checkpoints import publish, published_manifest
 from storage.rows import RunOrigin, RunStatus
 from storage.session import DATABASE_ERRORS, Store
-
-_DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
 
 
 class RunStopped(Exception):
@@ -49,14 +49,19 @@ def prepare(
     overrides: Mapping[str, Any],
     flow: Flow = "co_evolve",
     checked: RunConfig | None = None,
+    from_run: str = "",
 ) -> RunConfig:
-    """Create the run and publish its base model; or change the limits of an existing run (`queries.runs.LIMITS`).
+    """Create the run and publish its base model, which a fork has from the run `from_run`; or change the limits of an
+    existing run (`queries.runs.LIMITS`).
 
     `checked` is what `check_startable` returned for these parameters, if this process has called it already. Raises
     what `check_startable` raises, before anything is written.
     """
-    config = checked or check_startable(store, run, preset, iterations, overrides, flow)
-    if preset:
+    config = checked or check_startable(store, run, preset, iterations, overrides, flow, from_run=from_run)
+    if (point := fork_point(from_run)) is not None:
+        _create_fork(home, store, run, point, config, {**by_dotted_names(overrides), **length_of(iterations)})
+        faultpoint("run created")
+    elif preset:
         given = {**by_dotted_names(overrides), **length_of(iterations)}
         origin, base = RunOrigin(read_preset(preset_path(preset)), given), None
         if find_run(store, run) is None:
@@ -75,6 +80,23 @@ def prepare(
     return stored_config(store, run)
 
 
+def _create_fork(
+    home: Home, store: Store, run: str, point: ForkPoint, config: RunConfig, given: Mapping[str, Any]
+) -> None:
+    """Create a run that begins after an iteration of another one. Raises `RunError` if what it needs of the other run
+    has been removed since this was checked."""
+    with store.write() as session:
+        of = queries.runs.get_run(session, point.run)
+        checkpoints = queries.checkpoints.checkpoints_of(session, point.run)
+        queries.checkpoints.lock(session, [row.id for row in checkpoints])  # from now on, their files are kept
+        if faults := [*unforkable(session, run, point, config, home)]:
+            raise RunError(listed(faults))
+        made_from = queries.runs.origin_of(session, point.run)
+        origin = RunOrigin(made_from.preset_settings, {**(made_from.overrides or {}), **given})
+        queries.runs.create_run(session, name=run, config=config, preset=of.preset, origin=origin)
+        queries.forks.add(session, run, queries.forks.makers(session, point.run, point.last))
+
+
 def stored_config(store: Store, run: str) -> RunConfig:
     """The settings that are stored with a run. Raises `StoreError` when there is no such run."""
     with store.read() as session:
@@ -83,14 +105,17 @@ def stored_config(store: Store, run: str) -> RunConfig:
 
 def check_start(run: Run, iteration: int) -> None:
     """Raise `RunError` unless all stages before an iteration are done and no decision keeps the run from continuing."""
-    if not 1 <= iteration <= run.config.iterations:
-        raise RunError(f"t: run {run}: expected an iteration from 1 to {run.config.iterations}, got {iteration}")
+    with run.store.read() as session:
+        begins_at = queries.forks.begins_at(session, run.name)
+    first, last = max(1, begins_at), run.config.iterations
+    if not first <= iteration <= last:
+        raise RunError(f"t: run {run}: expected an iteration from {first} to {last}, got {iteration}")
     done = _done(run.store, run.name)
     for t in range(1, iteration):
         if (action := decision(run.store, run.name, t)["action"]) in ("pause", "stop"):
             reason = "waits for a person's decision" if action == "pause" else "was stopped"
             raise RunError(f"run {run}: {reason} after iteration {t}, so iteration {iteration} cannot begin")
-    for t, stage in plan(run.config):
+    for t, stage in plan(run.config, begins_at):
         if t < iteration and (t, stage) not in done:
             raise RunError(f"t: run {run} cannot begin iteration {iteration}: {stage} of iteration {t} is not done")
 
@@ -141,7 +166,9 @@ def set_status_if_held(run: Run, status: RunStatus) -> bool:
 def ended_as(store: Store, run: str) -> RunStatus | None:
     """How a run has ended by its stages, whatever became of its process; None if something is left to do."""
     done = _done(store, run)
-    for t, stage in plan(stored_config(store, run)):
+    with store.read() as session:
+        begins_at = queries.forks.begins_at(session, run)
+    for t, stage in plan(stored_config(store, run), begins_at):
         if (t, stage) not in done:
             return None
         if stage == "check_health" and (action := decision(store, run, t)["action"]) in ("pause", "stop"):
@@ -157,11 +184,7 @@ def _done(store: Store, run: str) -> set[tuple[int, Stage]]:
 def decision(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """The decision after an iteration, a person's if one was asked: `action`, `back_to` and `warnings`."""
     with store.read() as session:
-        stages = [
-            queries.ledger.find_stage(session, run=run, iteration=iteration, stage=stage) for stage in _DECIDING_STAGES
-        ]
-        results = [row.result for row in stages if row is not None and row.status == "done" and row.result]
-    return {"action": "ignore", "back_to": None, "warnings": [], **(results[0] if results else {})}
+        return queries.ledger.decision(session, run, iteration)
 
 
 def result_of(store: Store, run: str) -> str:
@@ -177,7 +200,9 @@ def result_of(store: Store, run: str) -> str:
 def clear(run: Run) -> None:
     """Remove what an ended run no longer needs: work in progress, and, if no round can follow, AdamW's moments."""
     shutil.rmtree(run.home.work / run.name, ignore_errors=True)
-    if why_no_longer(run.config, status_of(run.store, run.name)) is not None:
+    with run.store.read() as session:
+        has_forks = bool(queries.forks.forks_of(session, run.name))  # which may need the moments
+    if why_no_longer(run.config, status_of(run.store, run.name)) is not None and not has_forks:
         shutil.rmtree(run.home.optimisers / run.name, ignore_errors=True)
 
 

@@ -35,6 +35,15 @@ VIEWS: dict[str, tuple[str, Columns, str]] = {
         {**_RUN, "preset": ("runs.preset", "its preset"), "created_at": ("runs.created_at", "UTC")},
         "runs LEFT JOIN experiment_runs ON experiment_runs.run = runs.name",
     ),
+    "coevo_v1_inherited": (
+        "an iteration that a fork has from another run; its rows in the other views are of that run",
+        {
+            **_RUN,
+            "iteration": ("inherited_iterations.iteration", "0 is the base model"),
+            "made_by": ("inherited_iterations.made_by", "the run that made it"),
+        },
+        "inherited_iterations " + _OF_RUN.format(table="inherited_iterations"),
+    ),
     "coevo_v1_questions": (
         "a question, also one that was never asked",
         {

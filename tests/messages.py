@@ -26,7 +26,7 @@ from orchestrator.installation.home import PRESETS, Home
 from services.api.app import PREFIX, create_app
 from storage import queries
 from storage.session import open_store
-from tests.synthetic_run import fill_run
+from tests.synthetic_run import fill_run, fork_run
 
 FILE = Path(__file__).with_suffix(".txt")
 _DEEP = "[" * 60 + "]" * 60
@@ -154,6 +154,18 @@ COMMANDS = (
     "run demo --seeds 2",
     "run demo --plan",
     "run demo --name other",
+    "run",
+    "run demo --from demo:1",
+    "run ablation --from demo:1",
+    "run --from demo",
+    "run --from nobody:1",
+    "run --from demo:9",
+    "run --from demo:3",
+    "run --from demo:1 --name demo",
+    "run --from demo:1 --set shared=true --set base_model=micro-long",
+    "run --from demo:1 --set kind=self_train",
+    "run --from demo:1 --set dataset.candidats=3",
+    "check --from demo:1 --run",
     "resume nobody",
     "report nobody",
     "runs log nobody",
@@ -218,6 +230,14 @@ COMMANDS = (
     "store serve --host 0.0.0.0 --no-keys",
     "store keys add me --scope all",
     "store keys revoke you",
+)
+
+# In the same home, where the run `late` begins after iteration 2 of `demo`.
+OF_A_FORK = (
+    "run --from demo:1 --name late",
+    "run --from demo:2 --name late --set seed=3",
+    "runs delete demo",
+    "export questions late 2 r.csv",
 )
 
 # GET, from an API without a Prefect server, on the same store.
@@ -290,15 +310,22 @@ def _of_commands(folder: Path) -> Iterator[str]:
     fill_run(store, "demo", per_level=2)
     with store.read() as session:
         evaluations = queries.evaluations.list_evaluations(session)
-    for command in COMMANDS:
-        result = CliRunner().invoke(app, shlex.split(command))
-        assert result.exit_code in (1, 2), (command, result.output)
-        lines = (line.strip("│╭╮╰╯─ ") for line in result.stderr.splitlines())
-        yield "\n".join((f"$ coevo {command}", *(_indented(line) for line in lines if line)))
+    yield from map(_of_command, COMMANDS)
+    fork_run(store, "demo", 2, "late", own=False)
+    yield from map(_of_command, OF_A_FORK)
+    with store.write() as session:
+        queries.runs.delete_run(session, "late")
     assert sorted(path.name for path in folder.iterdir()) == ["home", "taken"]  # nothing is left half-written
     with store.read() as session:
         assert queries.evaluations.list_evaluations(session) == evaluations
     store.close()
+
+
+def _of_command(command: str) -> str:
+    result = CliRunner().invoke(app, shlex.split(command))
+    assert result.exit_code in (1, 2), (command, result.output)
+    lines = (line.strip("│╭╮╰╯─ ") for line in result.stderr.splitlines())
+    return "\n".join((f"$ coevo {command}", *(_indented(line) for line in lines if line)))
 
 
 def _of_requests(folder: Path) -> Iterator[str]:

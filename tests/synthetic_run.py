@@ -80,9 +80,19 @@ def fill_run(store: Store, run: str, per_level: int = 40, seed: int = 1) -> None
         queries.runs.set_run_status(session, run, "done")
 
 
+def fork_run(store: Store, of: str, last: int, name: str, *, own: bool = True, config: RunConfig = CONFIG) -> None:
+    """Create a run that begins after an iteration of another one, and that has made the one after it if it is its
+    `own`."""
+    with store.write() as session:
+        queries.runs.create_run(session, name=name, config=config, preset="demo")
+        queries.forks.add(session, name, queries.forks.makers(session, of, last))
+        if own:
+            add_iteration(session, name, last + 1, random.Random(2), per_level=40)
+
+
 def add_iteration(session: Session, run: str, t: int, rng: random.Random, per_level: int) -> None:
     for role in ("challenger", "solver"):
-        parent = checkpoint_id(run, role if t > 1 else "base", t - 1)
+        parent = queries.checkpoints.id_of(session, run, role if t > 1 else "base", t - 1)
         _checkpoint(session, run, role, t, parent)
         _training(session, run, t, role, rng)
     label(session, run, t, _votes(rng, run, t), config=CONFIG)
@@ -131,8 +141,9 @@ def label(
     session: Session, run: str, t: int, questions: Sequence[tuple[str | None, PseudoLabel | None]], config: RunConfig
 ) -> None:
     """Store questions with their votes, verdicts, statistics and the exact oracle's audit, as the stages do."""
+    wrote = queries.checkpoints.id_of(session, run, "base", 0)
     stored_questions = [
-        Question(question_id(run, t, i), run, t, i, text, text or "<question>", f"{run}/base/0", i)
+        Question(question_id(run, t, i), run, t, i, text, text or "<question>", wrote, i)
         for i, (text, _) in enumerate(questions)
     ]
     queries.questions.add_questions(session, stored_questions)

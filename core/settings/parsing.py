@@ -47,10 +47,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None, override
     So `{"solver.reward.type": "evol_rl"}` runs a preset with EVOL-RL's own numbers. An error about an override calls it
     `overrides_are`, which is "--set" on the command line.
     """
-    overrides = overrides or {}
-    tree = with_overrides(read_preset(path), overrides)
-    config = parse_config(tree, str(path), overrides, overrides_are)
-    unused = []  # stored runs are not asked, because every setting is stored with them
+    return changed_config(read_preset(path), str(path), overrides or {}, overrides_are)
+
+
+def changed_config(
+    tree: Mapping[str, Any], source: str, overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+) -> RunConfig:
+    """The settings of a tree with other values, as `load_config`; `source` is what an error calls the tree."""
+    config = parse_config(with_overrides(tree, overrides), source, overrides, overrides_are)
+    unused = []  # a stored run that goes on is not asked, because every setting is stored with it
     for planned in config.trainings:
         step, update = planned.training.prompts_per_step, planned.training.prompts_per_update
         if update is not None and update > step:
@@ -64,7 +69,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None, override
         got = f"{config.prompts.labels!r}, but {method.type} learns without given labels"
         unused.append(Fault("prompts.labels", got, "'none'", remedy))
     if unused:
-        _raise(unused, f"{path}: settings that this run would not use", overrides, overrides_are)
+        _raise(unused, f"{source}: settings that this run would not use", overrides, overrides_are)
     return config
 
 
@@ -76,10 +81,17 @@ def load_despite_faults(
     Returns the settings, None if the preset itself is wrong, and all faults. Raises `ConfigError` if the preset cannot
     be read.
     """
+    return changed_despite_faults(read_preset(path), str(path), overrides, overrides_are)
+
+
+def changed_despite_faults(
+    tree: Mapping[str, Any], source: str, overrides: Mapping[str, Any], overrides_are: str = OVERRIDES
+) -> tuple[RunConfig | None, list[Fault]]:
+    """As `load_despite_faults`, of a tree of settings; `source` is what an error calls it."""
     faults: list[Fault] = []
     while True:
         try:
-            return load_config(path, overrides, overrides_are), faults
+            return changed_config(tree, source, overrides, overrides_are), faults
         except ConfigError as error:
             if not error.faults:
                 raise

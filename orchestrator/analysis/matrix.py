@@ -45,15 +45,16 @@ def question_sets(session: Session, run: str, oracle: str, size: int) -> list[Lo
     if size < 1:
         raise MatrixError(f"size: expected at least 1, got {size}")
     config = queries.runs.config_of_run(session, run)
-    sets = list[LoadedBenchmark]()
+    sets, inherited = list[LoadedBenchmark](), queries.forks.inherited(session, run)
     for iteration in queries.audits.oracles_of(session, run).get(oracle, []):
-        truths = known_answers(queries.questions.oracle_labels_of(session, run, iteration, oracle))
+        maker = inherited.get(iteration, run)
+        truths = known_answers(queries.questions.oracle_labels_of(session, maker, iteration, oracle))
         items = {
             row.question_id: BenchmarkItem(row.question_id, row.text, truths[row.question_id], row.verdict)
-            for row in queries.questions.labels_of(session, run, iteration)
+            for row in queries.questions.labels_of(session, maker, iteration)
             if row.text is not None and row.question_id in truths
         }
-        if sample := queries.audits.samples_of(session, run, iteration, oracle):
+        if sample := queries.audits.samples_of(session, maker, iteration, oracle):
             drawn = [items[row.question_id] for row in sample if row.question_id in items][:size]
         else:
             drawn = draw([*items.values()], size, config.seed)
@@ -88,12 +89,13 @@ def unanswered(session: Session, solver: str, sets: Sequence[LoadedBenchmark]) -
 
 def ask_all(context: Context, sets: Sequence[LoadedBenchmark]) -> None:
     """Ask every Solver the questions that it has not answered. Each is swapped in once and has the services to itself.
-    Solvers whose files were removed are left out.
+    Solvers whose files were removed are left out, and so are those that a fork has inherited: the answers of these are
+    to the questions of the run that made them.
 
     Raises what `Context.serving` raises, `InferenceError` and `GradingError`. Answers given before that stay stored.
     """
     with context.store.read() as session:
-        solvers = queries.checkpoints.solvers_of(session, context.run.name)
+        solvers = [of for of in queries.checkpoints.solvers_of(session, context.run.name) if of.run == context.run.name]
         solvers = [solver for solver in solvers if unanswered(session, solver.id, sets) and not solver.files_removed]
     for solver in solvers:
         with context.serving({"solver": solver}):

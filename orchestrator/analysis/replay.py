@@ -102,6 +102,7 @@ def replay(
 
 def _read(store: Store, folder: Path | None, run: str, iteration: int, kept: bool) -> list[_Voted]:
     with store.read() as session:
+        run = queries.forks.made_by(session, run, iteration)
         oracle = queries.runs.config_of_run(session, run).audit.label
         labelled = queries.questions.labels_of(session, run, iteration, "kept" if kept else None)
         votes = queries.questions.rollouts_of(session, run, iteration)

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.settings.parsing import ConfigError
 from core.validation.faults import Fault
+from orchestrator.check.forks import fork_point
 from orchestrator.check.machine.examine import OF_PRESET, Result, examine
 from orchestrator.check.machine.result import Subject
 from orchestrator.check.needs import gpu_memory_here
@@ -17,7 +18,7 @@ from orchestrator.check.size.estimate import GPU_MEMORY, Estimate, advice, estim
 from orchestrator.check.size.measured import Measured, measured
 from orchestrator.check.size.memory import disk_lines
 from orchestrator.check.size.shapes import SizingError
-from orchestrator.check.start import startable, store_of
+from orchestrator.check.start import find_run, startable, store_of
 from orchestrator.costs import BudgetSpent, refuse_spent
 from orchestrator.installation import cluster
 from orchestrator.installation.home import Home
@@ -51,16 +52,26 @@ def answers_for(
     overrides: Mapping[str, Any],
     overrides_are: str,
     gpu_memory: float | None = None,
+    from_run: str = "",
 ) -> Answers:
-    """Everything about a run of a preset. Nothing is started or written, and no benchmark is fetched.
+    """Everything about a run of a preset, or about one that begins after an iteration of another (`from_run`). Nothing
+    is started or written, and no benchmark is fetched.
 
     `gpu_memory`: GiB of one GPU; None: that of this machine's, or else 80. Raises `StoreError`.
     """
     store = store_of(home)
-    config, faults = startable(store, run, preset, iterations, overrides, overrides_are=overrides_are, fetch=False)
+    asked = run, preset, iterations, overrides
+    config, faults = startable(store, *asked, overrides_are=overrides_are, from_run=from_run, fetch=False)
     if config is None:
-        return Answers(run, preset, faults, [], [])
+        return Answers(run, preset or from_run, faults, [], [])
     warnings, estimated, of_runs, what = list[Fault](), None, None, None
+    to_do, preset_of, comment = config, preset, None
+    if (point := fork_point(from_run)) is not None and store is not None:
+        iterations_left = max(1, config.iterations - point.last)
+        to_do = config.model_copy(update={"iterations": iterations_left})  # what is inherited costs nothing
+        comment = f"A fork, which begins after iteration {point.last} of {point.run}."
+        other = find_run(store, point.run)
+        preset_of = (other and other.preset) or ""
     try:
         if store is not None:
             refuse_spent(store, run, config)
@@ -70,21 +81,20 @@ def answers_for(
         warnings.append(Fault("services", "none are running here", remedy="start them with `coevo up`"))
     try:
         try:
-            estimated = estimate(config, gpu_memory or gpu_memory_here() or GPU_MEMORY)
+            estimated = estimate(to_do, gpu_memory or gpu_memory_here() or GPU_MEMORY)
         except (ConfigError, SizingError) as error:  # often a fault of the run too
             warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
-        what = described(preset, config, estimated)
+        what = described(preset or from_run, config, estimated, comment)
         warnings += doubtful(config, what.gpus)
     except BenchmarkError as error:  # one that is not known is one of the faults
         warnings.append(Fault("estimate", f"it cannot be computed: {error}"))
     if estimated is not None:
         warnings += [Fault("memory", f"by arithmetic it does not fit: {problem}") for problem in estimated.problems]
-        if store is not None:
+        if store is not None and preset_of:
             with store.read() as session:
-                of_runs = measured(session, preset, estimated)
-    return Answers(
-        run, preset, faults, warnings, [*examine(Subject(home, config), OF_PRESET)], what, estimated, of_runs
-    )
+                of_runs = measured(session, preset_of, estimated)
+    results = [*examine(Subject(home, config), OF_PRESET)]
+    return Answers(run, preset or from_run, faults, warnings, results, what, estimated, of_runs)
 
 
 def as_json(answers: Answers) -> dict[str, Any]:

@@ -52,9 +52,12 @@ def preset_path(name: str) -> Path:
     return path
 
 
-def usual_name(preset: str) -> str:
-    """The name of a run that is given none: its preset's, or for a preset of `coevo init`, its folder's."""
-    path = Path(preset).absolute()
+def usual_name(preset: str | None, from_run: str | None = None) -> str:
+    """The name of a run that is given none: its preset's, or for a preset of `coevo init`, its folder's; demo-from-3
+    for a run that begins after demo:3."""
+    if from_run is not None:
+        return from_run.replace(":", "-from-")
+    path = Path(preset or "").absolute()
     if path.name != OWN_PRESET:
         return path.stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", path.parent.name).lstrip("._-") or path.stem
@@ -81,9 +84,11 @@ def describe(name: str) -> Described:
     return described(name, *_estimated(path, path.stat().st_mtime_ns))
 
 
-def described(name: str, config: RunConfig, found: Estimate | None) -> Described:
-    """A preset with these settings. `found`: what it takes; None if that is not known. Raises `BenchmarkError`."""
-    comment, gpus = comment_of(preset_path(name)), 0 if found is None else found.gpus
+def described(name: str, config: RunConfig, found: Estimate | None, comment: str | None = None) -> Described:
+    """A preset with these settings, or what has the `comment` and no file. `found`: what it takes; None if that is not
+    known. Raises `BenchmarkError`."""
+    comment = comment_of(preset_path(name)) if comment is None else comment
+    gpus = 0 if found is None else found.gpus
     vllm = found is not None and any(app.engine == "vllm" for app in found.layout.apps)
     return Described(
         name=name,

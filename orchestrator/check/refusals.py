@@ -19,6 +19,7 @@ from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
 from core.settings.trainers import EasyR1Settings, LocalSettings
 from core.types import TINY_BASES
 from core.validation.faults import Fault, listed
+from orchestrator.check.forks import fork_point, unforkable
 from orchestrator.check.layout import undivided
 from orchestrator.check.needs import (
     MODEL_REMEDY,
@@ -40,6 +41,7 @@ from services.inference.keys import keys_of
 from services.oracles.program import ProgramError, refuse_unrunnable
 from storage.errors import CheckpointError
 from storage.files.checkpoints import model_files
+from storage.session import Store
 from trainers.easyr1.fit import uneven, unfit
 
 
@@ -180,6 +182,15 @@ def refuse_as_the_api_can(config: RunConfig, new: bool) -> None:
         beside_the_runner = False
     if faults := [*(unready(config, new) if beside_the_runner else untrainable(config))]:
         raise UnreadyError(faults)
+
+
+def refuse_unforkable(store: Store, at: str, name: str, config: RunConfig) -> None:
+    """Raise `UnreadyError` if no run of this name can begin at a place such as `demo:3` with these settings, as far as
+    the store tells."""
+    if (point := fork_point(at)) is not None:
+        with store.read() as session:
+            if faults := [*unforkable(session, name, point, config, None)]:
+                raise UnreadyError(faults)
 
 
 def doubtful(config: RunConfig, gpus: int) -> Iterator[Fault]:

@@ -17,9 +17,10 @@ from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults, p
 from core.settings.trees import with_overrides
 from core.types import Flow
 from core.validation.faults import Fault, listed
+from orchestrator.check.forks import FROM, fork_point, forked_config, unforkable
 from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import unready
-from orchestrator.installation.home import Home
+from orchestrator.installation.home import Home, home
 from services.prefect.flow_runs import DEPLOYMENTS
 from storage import queries
 from storage.errors import NotThere, StoreError
@@ -44,13 +45,14 @@ def check_startable(
     overrides: Mapping[str, Any],
     flow: Flow | None = None,
     overrides_are: str = OVERRIDES,
+    from_run: str = "",
 ) -> RunConfig:
     """Check whether a run can be created or continued, and return its settings. Nothing is written.
 
     The parameters are those of `startable`. Raises `RunError` with all faults, and `StoreError` if there is neither a
     preset nor a run of this name.
     """
-    config, faults = startable(store, run, preset, iterations, overrides, flow, overrides_are)
+    config, faults = startable(store, run, preset, iterations, overrides, flow, overrides_are, from_run)
     if config is None or faults:
         raise RunError(listed(faults))
     return config
@@ -64,28 +66,34 @@ def startable(
     overrides: Mapping[str, Any],
     flow: Flow | None = None,
     overrides_are: str = OVERRIDES,
+    from_run: str = "",
     *,
     fetch: bool = True,
 ) -> tuple[RunConfig | None, list[Fault]]:
     """The settings of a run that shall start, None if they cannot be read, and everything that keeps it from starting.
 
-    `store` is None if there is none yet. `flow` is the flow that will run it: self_train for a run with a prompt set,
+    `store` is None if there is none yet. `from_run` names where a fork begins, as `demo:3`, whose settings are those of
+    the other run; it has no preset then. `flow` is the flow that will run it: self_train for a run with a prompt set,
     co_evolve for one without; None if the run's own is taken. `overrides_are` is what faults call the overrides.
     Without `fetch`, no benchmark is fetched. Raises `StoreError` as `check_startable`.
     """
     row = None if store is None else find_run(store, run)
-    if preset:
+    if from_run:
+        config, faults = _forked(store, run, from_run, preset, iterations, overrides, overrides_are)
+    elif preset:
         config, faults = _requested(run, preset, iterations, overrides, overrides_are)
     else:
         config, faults = _continued(store, run, iterations, overrides, overrides_are)
     if config is None:
-        if preset:
+        if preset and not from_run:
             faults += _others(preset, iterations, overrides, faults, new=row is None, fetch=fetch)
         return None, faults
     if flow not in (None, config.kind):
         prompt_set = "a prompt set" if isinstance(config, SelfTraining) else "no prompt set"
         remedy = f"in Prefect, start it with the deployment {DEPLOYMENTS[config.kind]}"
-        faults.append(Fault("flow", f"{flow}", f"{config.kind}, since {preset or run} has {prompt_set}", remedy))
+        faults.append(
+            Fault("flow", f"{flow}", f"{config.kind}, since {from_run or preset or run} has {prompt_set}", remedy)
+        )
     if row is not None:
         try:
             queries.runs.refuse_other_settings(row, config)
@@ -96,11 +104,11 @@ def startable(
             got, expected = f"{config.iterations}", f"at most {row.iterations}"
             faults.append(Fault("iterations", got, expected, f"{reason}, so run {row.name} cannot go on for longer"))
         # Without a preset, an override may be the number that was asked for. A preset's own number asks for nothing.
-        asked = iterations if preset else config.iterations
+        asked = iterations if preset or from_run else config.iterations
         if asked > 0 and (problem := queries.runs.too_few_iterations(row, asked)) is not None:
             faults.append(Fault("iterations", problem))
         config = config.model_copy(update={"iterations": max(row.iterations, config.iterations)})
-    return config, [*faults, *unready(config, new=row is None, fetch=fetch)]
+    return config, [*faults, *unready(config, new=row is None and not from_run, fetch=fetch)]
 
 
 def _requested(
@@ -108,11 +116,7 @@ def _requested(
 ) -> tuple[RunConfig | None, list[Fault]]:
     """The settings that a preset and the overrides give, None if they cannot be read, and the faults that need neither
     a store nor a look at this machine to be seen."""
-    faults = _wrong_iterations(iterations)
-    try:
-        queries.runs.refuse_name(run)
-    except StoreError as error:
-        faults.insert(0, Fault("name", str(error).removeprefix("run name: ")))
+    faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
     length = length_of(iterations)
     try:
         config, wrong = load_despite_faults(preset_path(preset), {**overrides, **length}, overrides_are)
@@ -169,6 +173,39 @@ def _continued(
     except ConfigError as error:
         return None, [*faults, *(error.faults or [Fault("run", str(error))])]
     return config.model_copy(update={"iterations": max(iterations, 0) or config.iterations}), faults
+
+
+def _forked(
+    store: Store | None,
+    run: str,
+    from_run: str,
+    preset: str,
+    iterations: int,
+    overrides: Mapping[str, Any],
+    overrides_are: str,
+) -> tuple[RunConfig | None, list[Fault]]:
+    """As `_requested`, for a run that begins after an iteration of another one."""
+    faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
+    if preset:
+        faults.append(Fault("preset", f"{preset!r}", f"none with {FROM}, since a fork has the other run's settings"))
+    if (point := fork_point(from_run)) is None:
+        faults.append(Fault(FROM, f"{from_run!r}", "RUN:T, another run and one of its iterations, such as demo:3"))
+        return None, faults
+    if store is None:
+        raise StoreError(f"run {point.run}: no such run; there is no store yet")
+    with store.read() as session:
+        try:
+            config = forked_config(session, point, iterations, overrides, overrides_are)
+        except ConfigError as error:
+            return None, [*faults, *(error.faults or [Fault(FROM, str(error))])]
+        return config, [*faults, *unforkable(session, run, point, config, home())]
+
+
+def _wrong_name(run: str) -> Iterator[Fault]:
+    try:
+        queries.runs.refuse_name(run)
+    except StoreError as error:
+        yield Fault("name", str(error).removeprefix("run name: "))
 
 
 def _wrong_iterations(iterations: int) -> list[Fault]:

@@ -108,7 +108,7 @@ def api(
 def worker_app() -> FastAPI:
     """The application that each process of `coevo store serve` serves. Its settings are in environment variables."""
     from orchestrator.check.presets import details_of
-    from orchestrator.check.refusals import refuse_as_the_api_can
+    from orchestrator.check.refusals import refuse_as_the_api_can, refuse_unforkable
     from orchestrator.installation.reachable import ray_check
     from orchestrator.plan import plan
     from orchestrator.question_sets.benchmarks import known_benchmarks, known_suites, read_suite
@@ -129,6 +129,7 @@ def worker_app() -> FastAPI:
         run_logs=coevo_home.run_logs,
         planned=plan,
         refuse_unready=refuse_as_the_api_can,
+        refuse_unforkable=refuse_unforkable,
         describe_preset=details_of,
     )
     store = open_store(coevo_home.database, reads_wait_s=_READS_WAIT_S)

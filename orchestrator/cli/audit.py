@@ -64,6 +64,8 @@ def draw(
 ) -> None:
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     _, store = opened()
+    with store.read() as session:
+        run = queries.forks.made_by(session, run, iteration)
     rows = draw_sample(store, run, iteration, oracle, size, kept_only=kept)
     with store.read() as session:
         strata = queries.audits.named_strata_of(session, run, iteration, oracle)

@@ -27,6 +27,7 @@ from orchestrator.check.smoke.run import Smoke, smoke
 from orchestrator.cli.terminal import (
     SET,
     AsJson,
+    FromRun,
     Iterations,
     LocalRunName,
     Overrides,
@@ -55,6 +56,7 @@ def check(
             autocompletion=suggest_presets,
         ),
     ] = None,
+    from_run: FromRun = None,
     name: LocalRunName = None,
     iterations: Iterations = None,
     override: Overrides = None,
@@ -82,11 +84,11 @@ def check(
     if presets:
         _list_presets(as_json_)
         return
-    if preset is None and run:
-        raise ConfigError("--run: expected a preset, got none")
-    if preset is None:
+    if run and (preset is None or from_run is not None):
+        raise ConfigError(f"--run: expected a preset, got {'none' if from_run is None else '--from'}")
+    if preset is None and from_run is None:
         failed = _check_machine(as_json_)
-    elif run:
+    elif run and preset is not None:
         tried = smoke(preset, overrides_of(override), keep, lambda line: print(line, file=sys.stderr))
         if as_json_:
             stages = [{**asdict(stage), "tokens_per_second": stage.tokens_per_second} for stage in tried.stages]
@@ -96,8 +98,8 @@ def check(
             _show_smoke(tried)
         failed = not tried.passed
     else:
-        asked = name or usual_name(preset), preset, iterations or 0, overrides_of(override), SET
-        answers = answers_for(home(), *asked, gpu_memory)
+        asked = name or usual_name(preset, from_run), preset or "", iterations or 0, overrides_of(override), SET
+        answers = answers_for(home(), *asked, gpu_memory, from_run or "")
         if as_json_:
             print_json(as_json(answers))
         else:

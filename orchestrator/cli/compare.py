@@ -16,7 +16,7 @@ from orchestrator.cli.comparison_tables import show, show_models
 from orchestrator.cli.terminal import AsJson, reading, writing
 from orchestrator.question_sets.benchmarks import definition_of, read_suite
 from services.comparison.models import ModelComparison, compare_models, k_curves, models_named
-from services.comparison.runs import Comparison, arms_named, arms_of, compare
+from services.comparison.runs import Comparison, arms_named, arms_of, compare, inherited_until
 from services.views.series import Curve, curves_of, steps_until
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def _series_panel(session: Session, arms: Mapping[str, Sequence[str]], name: str
 
     of_runs = curves_of(session, {run: [run] for runs in arms.values() for run in runs}, name, by == "step")
     runs = {arm: [of_runs[run] for run in runs if run in of_runs] for arm, runs in arms.items()}
-    return series_panel(name, curves_of(session, arms, name, by == "step"), by, runs)
+    inherited = {arm: inherited_until(session, of_arm) for arm, of_arm in arms.items()}
+    return series_panel(name, curves_of(session, arms, name, by == "step"), by, runs, inherited)
 
 
 def _write(picture: Path, panels: Sequence[Panel], columns: int | None = None, *, as_json: bool) -> None:

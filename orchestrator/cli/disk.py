@@ -23,6 +23,7 @@ from orchestrator.disk import deletion, garbage
 from orchestrator.disk.files import KINDS, DiskError
 from orchestrator.disk.retention import Removal, removable, remove_unkept
 from orchestrator.disk.usage import Usage, usage, usage_of
+from storage import queries
 
 if TYPE_CHECKING:
     from services.prefect.client import Prefect
@@ -45,8 +46,8 @@ def delete(
     """Delete runs of this machine: their rows, checkpoints, texts, work and exports (docs/storage.md).
 
     A requested run that never began is deleted in the same way. A run is refused while a process works on it, while
-    Prefect has an active flow run of it, and while another run or an evaluation refers to its checkpoints. Its report
-    stays.
+    Prefect has an active flow run of it, and while another run, such as a fork, or an evaluation refers to it. Its
+    report stays.
     """
     coevo_home, store = opened()
     names = [*dict.fromkeys(names)]
@@ -92,7 +93,8 @@ def thin(
 ) -> None:
     """Remove the checkpoints that runs need not keep. Their rows and all figures stay (docs/storage.md).
 
-    The base model, the last checkpoints and the best ones stay, so a run can go on. A run is refused while a process
+    The base model, the last checkpoints and the best ones stay, so a run can go on, and so do those that a fork has
+    inherited. A run is refused while a process
     works on it; its setting checkpoints.keep does the same after every iteration.
     """
     if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
@@ -107,6 +109,12 @@ def thin(
         for item in removals:
             print(f"{decimal(item.bytes):>10}  {item.path}")
         print(f"{len(removals)} checkpoints to remove, {_sum(removals)}" if removals else "nothing to remove")
+        for name in names:
+            with store.read() as session:
+                forks = queries.forks.forks_of(session, name)
+            if forks:
+                keepers = ", ".join(sorted({fork for of_iteration in forks.values() for fork in of_iteration}))
+                print(f"run {name}: its checkpoints up to iteration {max(forks)} stay, for {keepers}")
     if removals and not dry_run:
         _ask(f"Remove these {len(removals)}?", yes)
         removals = [item for name in names for item in remove_unkept(coevo_home, store, name, retention)]

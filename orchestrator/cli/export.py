@@ -147,3 +147,6 @@ def _copy(exported: Export, file: Path, as_json: bool) -> None:
         print_json(exported.manifest)
     else:
         print(f"wrote {exported.manifest['rows']:,} rows to {file}, and their manifest to {manifest}")
+        for of in exported.manifest.get("runs", [exported.manifest]):
+            for maker, iterations in of.get("inherited", {}).items():
+                print(f"run {of['run']} has its iterations {iterations[0]} to {iterations[-1]} from run {maker}")

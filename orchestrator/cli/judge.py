@@ -29,6 +29,7 @@ from services.drift.alerts import raise_alerts
 from services.drift.series import refresh_labels
 from services.evaluations.figures import figures_of
 from services.inference.keys import keys_of
+from storage import queries
 
 Url = Annotated[
     str, typer.Option(help="URL of an OpenAI-compatible service, up to and including /v1.", show_default=False)
@@ -77,6 +78,8 @@ def judge(
     keys_of(audit.services)
     assert audit.judge is not None
     _, store = opened()
+    with store.read() as session:
+        run = queries.forks.made_by(session, run, iteration)
     result = ask_judge(store, run, iteration, audit.judge, audit.sample, print_progress, kept_only=kept)
     if not result["population"]:
         question = "kept question" if kept else "question"

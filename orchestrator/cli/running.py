@@ -24,6 +24,7 @@ from orchestrator.check.presets import usual_name
 from orchestrator.check.start import RunError, check_startable, store_of
 from orchestrator.cli.terminal import (
     SET,
+    FromRun,
     Iterations,
     LocalRunName,
     LogFormat,
@@ -31,6 +32,7 @@ from orchestrator.cli.terminal import (
     RunName,
     clear_errors,
     overrides_of,
+    refuse_neither,
     refuse_zero,
     suggest_presets,
 )
@@ -56,13 +58,14 @@ def _suggest_presets_and_experiments(incomplete: str) -> list[str]:
 
 def run(
     preset: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Name of a preset in deploy/runs or of an experiment in deploy/experiments, or path of a TOML file.",
             show_default=False,
             autocompletion=_suggest_presets_and_experiments,
         ),
-    ],
+    ] = None,
+    from_run: FromRun = None,
     name: LocalRunName = None,
     iterations: Iterations = None,
     override: Overrides = None,
@@ -80,19 +83,22 @@ def run(
 
     The services must be running: `coevo up` starts them. The Prefect UI shows the run too. The same command continues a
     run that exists, and an experiment where it stopped: runs that have ended are not run again. At its end, an
-    experiment's arms are compared (docs/experiments.md).
+    experiment's arms are compared. With --from, a new run begins after an iteration of another one
+    (docs/experiments.md).
     """
     with clear_errors():
-        overrides, whole = overrides_of(override), is_experiment(preset)
-        of_preset = {"--name": name, "--iterations": iterations, "--tag": tags}
+        refuse_neither(preset, from_run)
+        overrides, whole = overrides_of(override), preset is not None and is_experiment(preset)
+        of_preset = {"--from": from_run, "--name": name, "--iterations": iterations, "--tag": tags}
         of_experiment = {"--seeds": seeds, "--plan": dry_run, "--json": as_json}
         if given := [option for option, value in (of_preset if whole else of_experiment).items() if value]:
             expected, got = ("a preset", "the experiment") if whole else ("an experiment", "the preset")
             raise ConfigError(f"{given[0]}: expected only with {expected}, got {got} {preset}")
-        if whole:
+        if preset is not None and whole:
             _run_experiment(preset, seeds, overrides, dry_run, as_json)
         else:
-            run_flow(name or usual_name(preset), preset, iterations or 0, overrides, tags or ())
+            asked = preset or "", iterations or 0, overrides
+            run_flow(name or usual_name(preset, from_run), *asked, tags or (), from_run=from_run or "")
 
 
 def _run_experiment(name: str, seeds: int | None, overrides: Mapping[str, Any], dry_run: bool, as_json: bool) -> None:
@@ -151,23 +157,25 @@ def run_flow(
     overrides: Mapping[str, Any],
     tags: Collection[str] = (),
     checked: RunConfig | None = None,
+    from_run: str = "",
 ) -> None:
     """Run a run's flow in this process. Everything that can be checked without the services is checked before.
 
-    `preset` is empty for a run that is continued. With `tags`, the run is created before the flow begins, and gets
+    `preset` is empty for a run that is continued, and for one that begins after an iteration of another (`from_run`).
+    With `tags`, the run is created before the flow begins, and gets
     these tags. `checked` are the run's settings, if the caller has checked them.
     """
     queries.run_notes.refuse_tags(tags)
     coevo_home, parameters = home(), (run, preset, iterations, overrides)
     if (store := store_of(coevo_home)) is not None:
         refuse_held(store, run)
-    config = checked or check_startable(store, *parameters, overrides_are=SET)
+    config = checked or check_startable(store, *parameters, overrides_are=SET, from_run=from_run)
     services = cluster.join(coevo_home)
     with closing(store or open_store(coevo_home.database, create=True)) as store:
         cluster.wait_until_ready(coevo_home)
         _print_state(store, run)
         if tags:
-            prepare(coevo_home, store, *parameters, config.kind, config)
+            prepare(coevo_home, store, *parameters, config.kind, config, from_run)
             with store.write() as session:
                 queries.run_notes.annotate(session, run, add=tags)
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
@@ -180,7 +188,8 @@ def run_flow(
             handler.addFilter(_is_said_once)
         flow = {"co_evolve": flows.co_evolve, "self_train": flows.self_train}[config.kind]
         with _told_how_to_go_on(run), at_hand(Run(run, coevo_home, store, services, config)):
-            result = flow(run=run, preset=preset, iterations=iterations, overrides=dict(overrides))
+            of_fork = {"from_run": from_run} if from_run else {}
+            result = flow(run=run, preset=preset, iterations=iterations, overrides=dict(overrides), **of_fork)
         print(f"run {run}: {result['status']}; its Solver is {result['solver']}; `coevo report {run}` shows it")
         with store.read() as session:
             if (alerts := open_alerts_of(session, run)) is not None:

@@ -10,11 +10,21 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from orchestrator.check.presets import usual_name
 from orchestrator.cli.addresses import Key, Url, client
 from orchestrator.cli.alerts import acknowledge
 from orchestrator.cli.disk import delete, thin
 from orchestrator.cli.logs import log
-from orchestrator.cli.terminal import AsJson, Overrides, RunName, overrides_of, printable, wide
+from orchestrator.cli.terminal import (
+    AsJson,
+    FromRun,
+    Overrides,
+    RunName,
+    overrides_of,
+    printable,
+    refuse_neither,
+    wide,
+)
 
 if TYPE_CHECKING:
     from services.api.schemas import RunSummary
@@ -58,7 +68,8 @@ def list_(
 
 @runs.command("start")
 def start(
-    preset: Annotated[str, typer.Argument(help="Name of a preset on the server.", show_default=False)],
+    preset: Annotated[str | None, typer.Argument(help="Name of a preset on the server.", show_default=False)] = None,
+    from_run: FromRun = None,
     name: Annotated[str | None, typer.Option(help="Name of the run; by default the preset's name.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Number of iterations; by default the preset's.")] = None,
     override: Overrides = None,
@@ -67,7 +78,10 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start a run of a preset. An existing run continues where it stopped."""
-    body = {"name": name or preset, "preset": preset, "iterations": iterations, "overrides": overrides_of(override)}
+    refuse_neither(preset, from_run)
+    origin = {"preset": preset, **({} if from_run is None else {"from_run": from_run})}
+    named = name or preset or usual_name(None, from_run)
+    body = {"name": named, **origin, "iterations": iterations, "overrides": overrides_of(override)}
     _print_state(client(url, key).send("POST", "/runs", json=body), as_json)
 
 

@@ -14,6 +14,7 @@ from core.figures import unknown_series
 from core.settings.parsing import ConfigError
 from orchestrator.cli.terminal import AsJson, RunName, opened, print_json, wide
 from services.drift.series import refresh
+from services.views.series import SeriesPoint
 from storage import queries
 
 
@@ -35,7 +36,8 @@ def series(
         with store.write() as session:  # for each, since on SQLite a transaction blocks all other writers
             refresh(session, run, iteration)
     with store.read() as session:
-        points = queries.series.series_of(session, run, name)
+        stored = queries.series.series_of(session, run, name)
+        points = SeriesPoint.all_of(stored, queries.forks.inherited(session, run))
     if name is not None and (fault := unknown_series(name, points)):
         raise ConfigError(f"--name: {fault}")
     if as_json:
@@ -50,7 +52,8 @@ def series(
         value = f"{point.value:.4g}" if not point.estimated else f"~{point.value:.4g}"
         interval = "" if point.lo is None or point.hi is None else f" [{point.lo:.3g}, {point.hi:.3g}]"
         figure = " ".join(filter(None, (point.name, point.over, point.oracle)))
-        table.add_row(figure, str(point.iteration), escape(value + interval), f"{point.n:,}")
+        of = "" if point.inherited_from is None else f" of {point.inherited_from}"
+        table.add_row(figure, f"{point.iteration}{of}", escape(value + interval), f"{point.n:,}")
     wide().print(table)
     if any(point.estimated for point in points):
         print("~ was not measured, but is estimated from p_hat and the audits of other iterations (docs/audits.md).")

@@ -173,10 +173,10 @@ def _run_row(session: Session, run: RunDetail, state: RunState) -> dict[str, Any
     """A stored run with its state. Its remaining time is known only while it is active. `stages_planned` is None if the
     run is by another version of coevo, which must not hide the other runs."""
     row = {"run": run.name, "preset": run.preset, **asdict(state), "remaining": None}
-    stages = queries.ledger.stages_of(session, run.name)
+    stages = [stage for stage in queries.ledger.stages_of(session, run.name) if stage.run == run.name]
     row["stages_done"] = sum(stage.status == "done" and stage.stage != "ask_a_person" for stage in stages)
     try:
-        planned = [*plan(queries.runs.config_from(run))]
+        planned = [*plan(queries.runs.config_from(run), queries.forks.begins_at(session, run.name))]
     except UnreadableSettings:
         return {**row, "stages_planned": None}
     if state.active:

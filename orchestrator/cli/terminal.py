@@ -68,6 +68,28 @@ LocalRunName = Annotated[
 ]
 
 
+def _suggest_forks(incomplete: str) -> list[str]:
+    return [f"{name}:" for name in suggest_runs(incomplete)]
+
+
+FromRun = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="RUN:T",
+        help="Begin after iteration T of another run, with its settings, in place of a preset.",
+        show_default=False,
+        autocompletion=_suggest_forks,
+    ),
+]
+
+
+def refuse_neither(preset: str | None, from_run: str | None) -> None:
+    """Raise `ConfigError` unless a preset or another run is given. If both are, what starts the run refuses it."""
+    if preset is None and from_run is None:
+        raise ConfigError("PRESET: expected a preset, or --from RUN:T, got neither")
+
+
 def refuse_zero(iterations: int | None) -> int | None:
     """For an option: 0 would read as "no iteration" and start a whole run. Prefect's form takes it for "not given"."""
     if iterations == 0:

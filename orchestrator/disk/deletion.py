@@ -52,8 +52,8 @@ def planned(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect
     """What `delete` would remove. Nothing is changed. `in_prefect` says whether there are flow runs of the run.
 
     Raises `NotThere` if there are neither rows nor files nor flow runs of the run, and `DiskError` if it must not be
-    deleted: another run refers to its checkpoints, or, without `evaluations`, an evaluation does that `coevo evaluate`
-    made.
+    deleted: another run refers to it or to its checkpoints, or, without `evaluations`, an evaluation does that `coevo
+    evaluate` made.
     """
     queries.runs.refuse_name(run)
     with store.read() as session:
@@ -62,7 +62,8 @@ def planned(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect
         rows.pop("run_leases", None)  # it says who works on the run, this process perhaps
         by_hand = [row.id for row in queries.run_rows.evaluations_by_hand(session, run)]
         files = files_of_run(home, run, queries.run_rows.evaluation_ids(session, run))
-        folders = [Path(checkpoint.path) for checkpoint in queries.checkpoints.checkpoints_of(session, run)]
+        checkpoints = queries.checkpoints.checkpoints_of(session, run)
+        folders = [Path(checkpoint.path) for checkpoint in checkpoints if checkpoint.run == run]
         if not rows and not files and not in_prefect:
             queries.runs.get_run(session, run)  # raises, with the names of the runs that there are
             raise NotThere(f"run {run}: no such run")
@@ -131,7 +132,8 @@ def delete(home: Home, store: Store, run: str, *, evaluations: bool, in_prefect:
 def _refuse_references(session: Session, run: str, evaluations: bool) -> None:
     if others := queries.run_rows.referring_runs(session, run):
         raise DiskError(
-            f"run {run}: cannot be deleted: its checkpoints are referred to by {_names(others)}; delete these first"
+            f"run {run}: cannot be deleted: its iterations or its checkpoints are referred to by {_names(others)}; "
+            "delete these first"
         )
     by_hand = queries.run_rows.evaluations_by_hand(session, run)
     if by_hand and not evaluations:

@@ -34,8 +34,8 @@ class Removal:
 def removable(home: Home, store: Store, run: str, retention: Retention) -> list[Removal]:
     """What a run need not keep now, in the order of the trainings. Nothing is changed.
 
-    These checkpoints stay: of an iteration whose end is not decided, outside this home, or asked by an unfinished
-    evaluation. Raises `StoreError` if there is no such run.
+    These checkpoints stay: of an iteration whose end is not decided or that a fork has inherited, outside this home, or
+    asked by an unfinished evaluation. Raises `StoreError` if there is no such run.
     """
     config = stored_config(store, run)
     if retention.keep == "all":
@@ -49,7 +49,7 @@ def removable(home: Home, store: Store, run: str, retention: Retention) -> list[
         return []
     removals = list[Removal]()
     with store.read() as session:
-        needed = {*_needed(session, run, config, last), *queries.evaluations.unfinished_on(session, run)}
+        needed = {*_needed(session, run, config, last), *_in_use(session, run)}
         for checkpoint in queries.checkpoints.checkpoints_of(session, run):
             path, t = Path(checkpoint.path), checkpoint.iteration
             stays = checkpoint.role == "base" or checkpoint.files_removed or t > last
@@ -70,12 +70,19 @@ def remove_unkept(home: Home, store: Store, run: str, retention: Retention) -> l
         if removals:
             with store.write() as session:
                 queries.checkpoints.lock(session, [removal.checkpoint for removal in removals])
-                asked = queries.evaluations.unfinished_on(session, run)  # one may have begun since
-                removals = [removal for removal in removals if removal.checkpoint not in asked]
+                in_use = _in_use(session, run)  # an evaluation or a fork may have begun since
+                removals = [removal for removal in removals if removal.checkpoint not in in_use]
                 queries.checkpoints.note_removed(session, [removal.checkpoint for removal in removals])
             for removal in removals:
                 discard(removal.path)
     return removals
+
+
+def _in_use(session: Session, run: str) -> set[str]:
+    """The run's checkpoints that a fork has inherited, or that an evaluation asks."""
+    inherited, checkpoints = queries.forks.forks_of(session, run), queries.checkpoints.checkpoints_of(session, run)
+    of_forks = {checkpoint.id for checkpoint in checkpoints if checkpoint.iteration in inherited}
+    return of_forks | queries.evaluations.unfinished_on(session, run)
 
 
 def _needed(session: Session, run: str, config: RunConfig, last: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from sqlalchemy import URL
 
 from core.errors import CoevoError
 from core.files import replacing
+from core.types import Checkpoint
 from services.listeners import guard
 from services.prefect.server import PrefectServer
 from trainers.micro.bases import BASES, DEFAULT
@@ -145,6 +146,10 @@ class Home:
     @property
     def optimisers(self) -> Path:
         return self.path / "optimisers"
+
+    def moments(self, solver: Checkpoint) -> Path:
+        """The optimiser's moments after the training of a Solver, which a later round may start from."""
+        return self.optimisers / solver.run / "solver" / str(solver.iteration)
 
     @property
     def texts(self) -> Path:

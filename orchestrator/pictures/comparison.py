@@ -32,7 +32,8 @@ X = Literal["iteration", "step", "k"]
 class Panel:
     """One chart: name -> a line over `x`. `share` draws percent.
 
-    `runs` has the curves of the runs of which a line is the mean. Each of their values is a dot.
+    `runs` has the curves of the runs of which a line is the mean. Each of their values is a dot. `inherited` has the
+    iteration up to which a line is that of other runs. Its points up to there are hollow.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Panel:
     x: X
     share: bool = True
     runs: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
+    inherited: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def picture_of(panels: Sequence[Panel], suffix: str = "png", columns: int | None = None) -> bytes:
@@ -68,14 +70,21 @@ def arm_panel(comparison: Comparison, score: str) -> Panel:
         arm: [{point.iteration: _exact(point.values[i]) for point in points} for i in range(len(points[0].values))]
         for arm, points in curves.items()
     }
-    return Panel(f"{_TITLES[score]} on {comparison.benchmark}", lines, "iteration", runs=runs)
+    inherited = {arm.arm: arm.inherited for arm in comparison.arms}
+    return Panel(f"{_TITLES[score]} on {comparison.benchmark}", lines, "iteration", runs=runs, inherited=inherited)
 
 
-def series_panel(name: str, lines: Mapping[str, Curve], x: X, runs: Mapping[str, Sequence[Curve]]) -> Panel:
+def series_panel(
+    name: str,
+    lines: Mapping[str, Curve],
+    x: X,
+    runs: Mapping[str, Sequence[Curve]],
+    inherited: Mapping[str, int | None],
+) -> Panel:
     """A series or a training metric of several arms, and of each of their runs."""
     figure, share = figure_of(name), is_share(name)
     title = name.replace("_", " ") + (f", {figure.unit}" if figure and figure.unit and not share else "")
-    return Panel(title, lines, x, share, runs)
+    return Panel(title, lines, x, share, runs, inherited if x == "iteration" else {})
 
 
 def metric_panels(comparison: ModelComparison, positions: Mapping[str, tuple[str, int]], x: X) -> list[Panel]:
@@ -122,7 +131,12 @@ def _draw(chart: Axes, panel: Panel, names: Sequence[str]) -> None:
             chart.plot([*curve], [figure.value for figure in curve.values()], label=name, color=colour, linewidth=1.2)
         else:
             shift = i - (len(names) - 1) / 2
-            _draw_line(chart, _beside(curve, panel.x, shift), name, colour, marker)
+            points = _beside(curve, panel.x, shift)
+            _draw_line(chart, points, name, colour, marker)
+            if (until := panel.inherited.get(name)) is not None:
+                hollow = [point for t, point in zip(curve, points, strict=True) if t <= until]
+                xs, values = [x for x, _ in hollow], [figure.value for _, figure in hollow]
+                chart.plot(xs, values, marker, color=colour, markerfacecolor="white", markersize=4.5, zorder=4)
             runs = panel.runs.get(name, [])
             for run in runs if len(runs) > 1 else []:
                 dots = _beside({x: figure for x, figure in run.items() if x in curve}, panel.x, shift)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
@@ -40,7 +38,7 @@ def description(session: Session, run: str, t: int, page: str) -> str:
     link = f" [Iteration {t} on the dashboard]({page})" if page else ""
 
     # The alarms, and warnings that are none, such as that the run was rolled back as often as it may be.
-    health = _result(session, StageKey(run, t, "check_health")) or {}
+    health = queries.ledger.result_of(session, run, t, "check_health") or {}
     why, alarms = list[str](), health.get("alarms", [])
     for alarm in alarms:
         text, threshold = alarm["text"], alarm_if(alarm["signal"], alarm["threshold"])
@@ -52,8 +50,8 @@ def description(session: Session, run: str, t: int, page: str) -> str:
     figures = list[str]()
     stages: tuple[tuple[int, Stage], ...] = ((t, "evaluate"), (t, "audit_labels"), (back, "evaluate"))
     for iteration, stage in stages:
-        key = StageKey(run, iteration, stage)
-        if (result := _result(session, key)) is not None:
+        if (result := queries.ledger.result_of(session, run, iteration, stage)) is not None:
+            key = StageKey(run, iteration, stage)
             figures.append(as_markdown(f"{_named(iteration)}: {stage_result(session, key, result).line}"))
 
     answers = [
@@ -66,11 +64,6 @@ def description(session: Session, run: str, t: int, page: str) -> str:
         if lines:  # a list has a title, without which Markdown would join it to the one before
             parts.append("\n".join([title, "", *(f"- {line}" for line in lines)]))
     return "\n\n".join(parts)
-
-
-def _result(session: Session, key: StageKey) -> Mapping[str, Any] | None:
-    row = queries.ledger.find_stage(session, **asdict(key))
-    return row.result if row is not None and row.status == "done" else None
 
 
 def _named(iteration: int) -> str:

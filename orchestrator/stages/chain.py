@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from core.settings.config import RunConfig
 from core.statistics.guard import Action
 from core.statistics.standing import best_of
-from core.types import STAGES, Checkpoint, Evaluated, Role, Stage, checkpoint_id
+from core.types import STAGES, Checkpoint, Evaluated, Role, Stage
 from orchestrator.plan import TRAININGS
 from services.drift.series import accuracies
 from storage import queries
@@ -42,7 +42,7 @@ class Chain:
         trained = [checkpoint for checkpoint in self.trained(role) if since < checkpoint.iteration <= end]
         if trained:
             return trained[-1]
-        key = restored.get(role) or checkpoint_id(self.run, "base", 0)
+        key = restored.get(role) or queries.checkpoints.id_of(self.session, self.run, "base", 0)
         return queries.checkpoints.get_checkpoint(self.session, key)
 
     def trained(self, role: Role) -> list[Checkpoint]:

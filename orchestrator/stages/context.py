@@ -17,7 +17,7 @@ from core.processes.faultpoints import faultpoint
 from core.seeds import seed_for
 from core.settings.config import CoEvolution
 from core.statistics.guard import WATCHED, TrainingHistory
-from core.types import Checkpoint, Role, Stage, StageKey, checkpoint_id
+from core.types import Checkpoint, Role, Stage, StageKey
 from orchestrator.costs import Meter, refuse_spent
 from orchestrator.ledger import repeated, stage_write
 from orchestrator.reporting.run_log import say
@@ -145,11 +145,11 @@ class Context(Generic[Config_co]):
         with self.store.read() as session:
             while checkpoint.role == "solver":
                 rounds.insert(0, checkpoint)
-                parent = checkpoint.parent or checkpoint_id(self.run.name, "base", 0)
-                checkpoint = queries.checkpoints.get_checkpoint(session, parent)
+                assert checkpoint.parent is not None  # only the base model has none
+                checkpoint = queries.checkpoints.get_checkpoint(session, checkpoint.parent)
             steps = [step for solver in rounds for step in solver_steps(session, self.run.name, solver.iteration)]
             last = rounds[-1].iteration if rounds else 0
-            asked = queries.ledger.find_stage(session, run=self.run.name, iteration=last, stage="ask_a_person")
+            asked = queries.ledger.result_of(session, self.run.name, last, "ask_a_person") is not None
         watched = [{name: step[name] for name in WATCHED if name in step} for step in steps]
         window = self.config.guard.window
         return TrainingHistory(tuple(watched[:window]), () if asked else tuple(watched[-window:]))

@@ -31,9 +31,10 @@ def earlier_questions(context: Context[CoEvolution]) -> tuple[str, ...]:
         return ()
     low, high = reward.memory_band
     with context.store.read() as session:
+        makers = queries.forks.makers(session, context.run.name, context.iteration - 1)
         rows = [
             row
             for iteration in range(1, context.iteration)
-            for row in queries.questions.labels_of(session, context.run.name, iteration)
+            for row in queries.questions.labels_of(session, makers[iteration], iteration)
         ]
     return tuple(row.text for row in rows if row.text and row.label and low <= row.label.p_hat <= high)

@@ -97,7 +97,10 @@ def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
         rows = queries.questions.labels_of(session, run, t, "kept")
         if rows and replay is not None:
             first = max(1, t - replay.iterations) if replay.iterations else 1
-            earlier = [row for i in range(first, t) for row in queries.questions.labels_of(session, run, i, "kept")]
+            makers = queries.forks.makers(session, run, t - 1)
+            earlier = [
+                row for i in range(first, t) for row in queries.questions.labels_of(session, makers[i], i, "kept")
+            ]
             rows = [*rows, *drawn(earlier, replay.share, len(rows), context.seed("replay"))]
         refused = queries.questions.count_verdicts(session, run, t).get("refused", 0)
     # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees

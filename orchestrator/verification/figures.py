@@ -177,7 +177,10 @@ def evaluations(subject: Subject) -> Iterator[Compared]:
 def evaluated_questions(subject: Subject) -> Iterator[Compared | str]:
     """The counts of each question of the run's evaluations, and the verdicts and the classes of its answers, are those
     that the grader gives."""
+    asked = {checkpoint.id for checkpoint in subject.checkpoints}
     for row in subject.read(queries.evaluations.of_run, subject.name):
+        if row.model not in asked:
+            continue
         if not row.manifest:
             yield f"{row.benchmark}, {row.model}: what it was asked is not stored"
             continue

@@ -67,7 +67,7 @@ def checkpoints(subject: Subject) -> Iterator[Compared | str]:
 
     With `Subject.quick`, only manifests are read. Files that the run does not keep are not missing.
     """
-    rows = subject.read(queries.checkpoints.checkpoints_of, subject.name)
+    rows = subject.checkpoints
     for row in rows:
         manifest = subject.read(queries.checkpoints.manifest_of, row.id)
         yield f"{row.id}: sha256 of the manifest in the row", row.sha256, digest(manifest)
@@ -82,8 +82,9 @@ def moments(subject: Subject) -> Iterator[Compared]:
     there; a run removes earlier ones."""
     config, rounds = subject.config, subject.done("train_solver")
     folder, needed = subject.home.optimisers / subject.name / "solver", None
+    goes_on_here = subject.iterations[-1] == config.iterations  # not in a fork, which need not want them
     may_go_on = subject.run.status not in ENDED or why_no_longer(config, subject.run.status) is None
-    if config.rounds_are_one_training and may_go_on and rounds:
+    if config.rounds_are_one_training and goes_on_here and may_go_on and rounds:
         needed = subject.playing("solver", rounds[-1][0] + 1, "train_solver")
     for t, _, result in rounds:
         key, of_round = f"{subject.name}/solver/{t}", folder / str(t)

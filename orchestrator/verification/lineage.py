@@ -18,7 +18,8 @@ from storage.queries.run_leases import process_of
 def stages(subject: Subject) -> Iterator[Compared]:
     """A stage is of the run's plan, is done only after all stages before it, and then has a result and an end."""
     right = "one of the plan, with a result, done after all before it"
-    order = {key: number for number, key in enumerate(plan(subject.config))}
+    planned = [key for key in plan(subject.config) if key[0] in subject.iterations]
+    order = {key: number for number, key in enumerate(planned)}
     asked = {(t, "ask_a_person") for t, _, result in subject.done("check_health") if result.get("action") == "pause"}
     missing = next((key for key in order if key not in subject.results), None)
     ended: datetime | None = None  # the stage before
@@ -56,9 +57,9 @@ def references(subject: Subject) -> Iterator[Compared]:
     every checkpoint to its parent, up to the base model."""
     for missing in subject.read(queries.run_rows.references, subject.name)[1]:
         yield f"{missing.row}: {missing.column}", f"{missing.value} in {missing.table}", None
-    rows = subject.read(queries.checkpoints.checkpoints_of, subject.name)
-    roots = [row.id for row in rows if row.parent is None]
-    yield "checkpoints without a parent", [checkpoint_id(subject.name, "base", 0)], roots
+    roots = [row.id for row in subject.checkpoints if row.parent is None]
+    base = [checkpoint_id(subject.name, "base", 0)] if 0 in subject.iterations else []  # a fork has another run's
+    yield "checkpoints without a parent", base, roots
 
 
 def questions(subject: Subject) -> Iterator[Compared]:

@@ -10,10 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy.orm import Session
 
 from core.settings.config import RunConfig
-from core.types import Role, Stage
+from core.types import Checkpoint, Role, Stage
 from orchestrator.installation.home import Home
 from orchestrator.plan import stages_of
 from orchestrator.stages.chain import Chain
+from storage import queries
 from storage.errors import NotThere
 from storage.rows import RunDetail, RunLease, StageRow
 from storage.session import Store
@@ -24,16 +25,18 @@ Rows = TypeVar("Rows")
 
 @dataclass(frozen=True)
 class Subject:
-    """A run as its ledger was when the verification began. Rows of stages that were done then do not change any more,
-    even if a process works on the run."""
+    """A run as its ledger was when the verification began, with the iterations that it has made itself; of a run from
+    which another has inherited some, these. Rows of stages that were done then do not change any more, even if a
+    process works on the run."""
 
     home: Home
     store: Store
     run: RunDetail
     config: RunConfig
-    stages: tuple[StageRow, ...]  # all, by iteration
+    stages: tuple[StageRow, ...]  # of these iterations, by iteration
     lease: RunLease | None  # also an expired one
     quick: bool  # do not read the files of checkpoints
+    iterations: range
 
     @property
     def name(self) -> str:
@@ -47,6 +50,12 @@ class Subject:
             return query(session, *of, **how)
 
     @cached_property
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those of these iterations, in the order of their trainings."""
+        rows = self.read(queries.checkpoints.checkpoints_of, self.name)
+        return [row for row in rows if row.run == self.name and row.iteration in self.iterations]
+
+    @cached_property
     def results(self) -> dict[tuple[int, Stage], Mapping[str, Any]]:
         """(iteration, stage) -> result, of the stages that are done."""
         return {(row.iteration, row.stage): row.result or {} for row in self.stages if row.status == "done"}
@@ -58,7 +67,7 @@ class Subject:
     @property
     def finished(self) -> set[int]:
         """The iterations whose last stage is done."""
-        return {t for t in range(self.config.iterations + 1) if (t, stages_of(self.config, t)[-1]) in self.results}
+        return {t for t in self.iterations if (t, stages_of(self.config, t)[-1]) in self.results}
 
     def playing(self, role: Role, iteration: int, stage: Stage) -> str:
         """The id of the checkpoint that played a role when a stage began; what is missing, if one of the chain is."""

@@ -25,12 +25,10 @@ _ALL = 1 << 31  # rollouts: more than there are
 def trained_checkpoints(subject: Subject) -> Iterator[Compared]:
     """Each finished training has the checkpoint of its stage's result, with the parent that the chain says. No other
     checkpoint is stored."""
-    rows = {row.id: row for row in subject.read(queries.checkpoints.checkpoints_of, subject.name)}
+    rows = {row.id: row for row in subject.checkpoints}
     # Read again, and later: a process may have finished a training since the verification began.
     done = [row for row in subject.read(queries.ledger.stages_of, subject.name) if row.result]
-    made = {
-        checkpoint_id(subject.name, TRAININGS[row.stage][0], row.iteration) for row in done if row.stage in TRAININGS
-    }
+    made = {checkpoint_id(row.run, TRAININGS[row.stage][0], row.iteration) for row in done if row.stage in TRAININGS}
     yield from ((key, key if key in made or row.role == "base" else None, key) for key, row in rows.items())
     for t, stage, result in subject.done(*TRAININGS):
         made_role, role = TRAININGS[stage]
@@ -52,7 +50,8 @@ def questions_trained_on(subject: Subject) -> Iterator[Compared]:
     for t, _, result in subject.done("train_solver"):
         key = checkpoint_id(subject.name, "solver", t)
         iterations = range(1 if replays else t, t + 1) if is_loop else [0]
-        labels = [row for i in iterations for row in subject.read(queries.questions.labels_of, subject.name, i)]
+        makers = {i: subject.read(queries.forks.made_by, subject.name, i) for i in iterations}
+        labels = [row for i in iterations for row in subject.read(queries.questions.labels_of, makers[i], i)]
         rows = subject.read(queries.traces.trained_on_by, key)
         usable = {row.question_id for row in labels if row.verdict == "kept" or not is_loop}
         usable -= {row.question_id for row in labels if row.verdict == "duplicate"}

@@ -12,6 +12,7 @@ from core.settings.evaluation import Suite
 from services.api.problems import invalid
 from services.prefect.server import PrefectServer
 from services.views.remaining import Key
+from storage.session import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class Installation:
     planned: Callable[[RunConfig], Iterable[Key]] = lambda _config: ()
     # Raises a `CoevoError` that names the setting if a run cannot start; the flag says whether it is a new run.
     refuse_unready: Callable[[RunConfig, bool], None] = lambda _config, _new: None
+    # Raises a `CoevoError` that names the setting if no run of this name, which is the third, can begin after an
+    # iteration of another one, such as demo:3, with these settings.
+    refuse_unforkable: Callable[[Store, str, str, RunConfig], None] = lambda _store, _at, _name, _config: None
     # What a preset of this name needs and costs, as `PresetDetails`. Raises `CoevoError` if that is not known.
     describe_preset: Callable[[str], Mapping[str, Any]] | None = None
 

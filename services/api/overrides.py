@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from core.settings.config import RunConfig
-from core.settings.parsing import OVERRIDES, ConfigError, load_despite_faults
+from core.settings.parsing import OVERRIDES, ConfigError, changed_despite_faults, read_preset
 from core.settings.trees import by_dotted_names
 from core.types import TINY_BASES
 from core.validation.faults import Fault
@@ -33,21 +33,35 @@ def configured(
     installation: Installation, preset: str, iterations: int | None, overrides: Mapping[str, Override]
 ) -> RunConfig:
     """The configuration that the flow will make of a preset and the overrides, so that errors are reported at once.
+    Raises what `changed` raises."""
+    presets = installation.preset_files()
+    path = presets.get(preset)
+    if path is None:
+        raise invalid("preset", f"{preset}: {no_such('preset', sorted(presets), preset)}")
+    try:
+        tree = read_preset(path)
+    except ConfigError as error:
+        raise invalid("preset", str(error).replace(str(path), preset)) from error
+    return changed(installation, "preset", preset, tree, iterations, overrides)
+
+
+def changed(
+    installation: Installation,
+    field: str,
+    source: str,
+    tree: Mapping[str, Any],
+    iterations: int | None,
+    overrides: Mapping[str, Override],
+) -> RunConfig:
+    """The configuration of a tree with other values. `field` is that of the request that names the tree, as `source`.
 
     Raises `RequestValidationError` with all faults, each with its field. A text must be one of the words that settings
     choose among, or the name of a benchmark or a suite of the server. Any other text names a file, program or address
     of the server, which a caller must not choose.
     """
-    presets = installation.preset_files()
-    path = presets.get(preset)
-    if path is None:
-        raise invalid("preset", f"{preset}: {no_such('preset', sorted(presets), preset)}")
     length = {"iterations": iterations} if iterations else {}
     settings = by_dotted_names(overrides)
-    try:
-        config, faults = load_despite_faults(path, {**settings, **length})
-    except ConfigError as error:
-        raise invalid("preset", str(error).replace(str(path), preset)) from error
+    config, faults = changed_despite_faults(tree, source, {**settings, **length})
     wrong, words = {fault.setting for fault in faults}, _words() | installation.question_sets.names
     faults += [
         Fault(name, f"{value!a}", _HARMLESS, source=OVERRIDES)
@@ -57,8 +71,8 @@ def configured(
     if config is None or faults:
         raise RequestValidationError(
             [
-                {"loc": ("body", "preset"), "msg": str(fault)}
-                if fault.source is None  # it is in the preset's own file
+                {"loc": ("body", field), "msg": str(fault)}
+                if fault.source is None  # it is in the tree itself
                 else {"loc": ("body", "overrides", fault.setting), "msg": fault.problem}
                 for fault in faults
             ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 
 from sqlalchemy.orm import Session
 
-from services.api.schemas import OpenAlerts, RunSummary, RunWithConfig
+from services.api.schemas import InheritedIterations, OpenAlerts, RunSummary, RunWithConfig
 from services.prefect.client import KnownFlowRuns
 from services.prefect.flow_runs import FlowRun
 from services.views.states import RunState, State, states_of
@@ -71,7 +71,9 @@ def run_with_config(session: Session, known: KnownFlowRuns, name: str) -> RunWit
     """A run with its settings. Raises `NotThere` when neither the store nor Prefect knows it."""
     run = None if name in only_in_prefect(session, known) else queries.runs.get_run(session, name)
     [summary] = _summaries(session, known, {name: run})
-    return RunWithConfig(**dict(summary), config={**run.config} if run else None)
+    parts = queries.forks.by_maker(session, name).items()
+    inherited = [InheritedIterations(run=maker, first=of[0], last=of[-1]) for maker, of in parts]
+    return RunWithConfig(**dict(summary), config={**run.config} if run else None, inherited=inherited)
 
 
 def state_of(session: Session, name: str, flow_run: FlowRun | None = None) -> RunState:

@@ -50,8 +50,17 @@ class RunSummary(BaseModel):
     label_change: LabelChange | None  # null: fewer than two of its iterations have been audited
 
 
+class InheritedIterations(BaseModel):
+    """The iterations `first` to `last` of a fork, which another run has made and whose rows are that run's."""
+
+    run: str
+    first: int
+    last: int
+
+
 class RunWithConfig(RunSummary):
     config: dict[str, Any] | None  # null: only Prefect knows the run
+    inherited: list[InheritedIterations]  # empty if it is no fork
 
 
 class RunPage(BaseModel):
@@ -71,10 +80,18 @@ class IterationSummary(BaseModel):
     kept: Estimate | None
     mean_p_hat: float | None
     seconds: float  # of the latest attempts of the stages that ended
+    inherited_from: str | None  # the run that made it, if that is another one
 
     @classmethod
-    def of(cls, iteration: int, rows: Sequence[StageRow], stats: FilterStats | None, holder: RunLease | None) -> Self:
-        """`holder` is the live lease on the run."""
+    def of(
+        cls,
+        iteration: int,
+        rows: Sequence[StageRow],
+        stats: FilterStats | None,
+        holder: RunLease | None,
+        maker: str | None,
+    ) -> Self:
+        """`holder` is the live lease on the run, `maker` the run that the iteration was inherited from."""
         at_work = stage_at_work(rows, holder)
         return cls(
             iteration=iteration,
@@ -85,6 +102,7 @@ class IterationSummary(BaseModel):
             kept=share(stats.kept, stats.candidates) if stats else None,
             mean_p_hat=stats.mean_p_hat if stats else None,
             seconds=sum(stage.seconds or 0.0 for stage in rows),
+            inherited_from=maker,
         )
 
 
@@ -129,6 +147,7 @@ class ManifestRun(BaseModel):
     run: str
     iterations: list[int]
     config: dict[str, Any]
+    inherited: dict[str, list[int]] = {}  # run -> iterations of this one that it has made, whose rows it has
 
 
 class PlacedRun(ManifestRun):

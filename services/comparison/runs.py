@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -61,7 +62,8 @@ class ArmFigures:
     `unfinished` are runs that have not ended and are not counted, since their first iterations would stand for the arm.
     As long as no run of an arm has ended, all are counted.
 
-    `curves` has each figure by iteration. `differences` are those to the baseline; empty for the baseline itself.
+    `curves` has each figure by iteration; those up to `inherited` are the same trainings as in other runs.
+    `differences` are those to the baseline; empty for the baseline itself.
 
     If the runs of an arm train each Solver on labelled data apart from the loop, the results are an arm of their own,
     ARM/labelled. It has the same runs and settings, and its only figures are those of accuracy.
@@ -71,6 +73,7 @@ class ArmFigures:
     runs: list[str]
     unfinished: list[str]
     iteration: int
+    inherited: int | None  # the last iteration that all of its runs have from others
     settings: dict[str, Any]  # only those in which the arms differ
     curves: dict[str, list[ArmPoint]]
     differences: dict[str, Difference]
@@ -170,12 +173,38 @@ def compare(session: Session, arms: Mapping[str, Sequence[str]], baseline: str) 
         unfinished = [run for run in arms[arm.of] if run not in counted[arm.of]]
         more = differences.get(arm.name, {})
         figures.append(
-            ArmFigures(arm.name, [*arm.results], unfinished, arm.last, settings[arm.name], curves, differences=more)
+            ArmFigures(
+                *(arm.name, [*arm.results], unfinished, arm.last, inherited_until(session, [*arm.results])),
+                *(settings[arm.name], curves),
+                differences=more,
+            )
         )
     seeds = {name: [seed for seed, _ in of_arm] for name, of_arm in final.items()}
     notes = [*remarks(baseline, seeds, differences)]
     notes += [f"{', '.join(names)}: left out, since {reason}." for reason, names in left_out.items() if names]
+    notes += inherited_in(session, [run for arm in compared if arm.name == arm.of for run in arm.results])
     return Comparison(benchmark, len(questions), baseline, figures, notes)
+
+
+def inherited_in(session: Session, runs: Sequence[str]) -> list[str]:
+    """A sentence about the iterations that some of the runs have from others, for each iteration up to which they do.
+    Both then stand for the same training."""
+    forks: dict[int, list[tuple[str, str]]] = {}
+    for run in runs:
+        if inherited := queries.forks.inherited(session, run):
+            forks.setdefault(max(inherited), []).append((run, inherited[max(inherited)]))
+    return [
+        f"The iterations up to {last} of {', '.join(run for run, _ in pairs)} are those of "
+        f"{', '.join(dict.fromkeys(of for _, of in pairs))}."
+        for last, pairs in sorted(forks.items())
+    ]
+
+
+def inherited_until(session: Session, runs: Sequence[str]) -> int | None:
+    """The last iteration that all of an arm's runs have from others; None if one of them has none."""
+    lasts = [max(queries.forks.inherited(session, run), default=None) for run in runs]
+    known = [last for last in lasts if last is not None]
+    return min(known) if known and len(known) == len(lasts) else None
 
 
 def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
@@ -184,16 +213,19 @@ def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
 
 
 def config_of(session: Session, run: str) -> dict[str, Any]:
-    """The settings of a run; those that are newer than the run have their defaults."""
-    return queries.runs.config_of_run(session, run).model_dump(mode="json")
+    """The settings of a run; those that are newer than the run have their defaults. Where a fork begins is one too."""
+    config, inherited = queries.runs.config_of_run(session, run), queries.forks.inherited(session, run)
+    begins = {"from_run": f"{inherited[max(inherited)]}:{max(inherited)}"} if inherited else {}
+    return {**begins, **config.model_dump(mode="json")}
 
 
 def _evaluations(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, str]]:
     """Role -> a run's evaluations that are finished. The base model is the Solver of iteration 0."""
     checkpoints = {checkpoint.id: checkpoint for checkpoint in queries.checkpoints.checkpoints_of(session, run)}
     evaluations: dict[CheckpointRole, dict[int, str]] = {}
-    for row in queries.evaluations.of_run(session, run):
-        if row.benchmark == benchmark and row.finished_at is not None:
+    makers = dict.fromkeys([*queries.forks.inherited(session, run).values(), run])
+    for row in chain.from_iterable(queries.evaluations.of_run(session, maker) for maker in makers):
+        if row.model in checkpoints and row.benchmark == benchmark and row.finished_at is not None:
             checkpoint = checkpoints[row.model]
             role: CheckpointRole = "solver" if checkpoint.role == "base" else checkpoint.role
             evaluations.setdefault(role, {})[checkpoint.iteration] = row.id

@@ -61,10 +61,12 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
 
     Call it once a figure is complete, such as after an audit: the false-alarm rate holds for one test per iteration,
     not for one test per label. An iteration may be audited after later ones. This changes what the later ones are
-    compared with, so their figures by the same oracle are tested again.
+    compared with, so their figures by the same oracle are tested again. Those of forks are not, but their estimates
+    follow the audit.
     """
     settings = queries.runs.config_of_run(session, run).alerts
-    refresh_estimates(session, run)
+    for name in (run, *queries.forks.forks_of(session, run).get(iteration, [])):
+        refresh_estimates(session, name)
     measured, rolled_back = _measured(session, run), _rolled_back(session, run)
     findings = _findings_in(iteration, measured, rolled_back, settings)
     label_points = [point for point in measured if point.name in OF_LABELS]

@@ -24,11 +24,11 @@ from core.types import (
     GREEDY,
     BenchmarkItem,
     Checkpoint,
+    CheckpointRole,
     Evaluated,
     EvaluatedAnswer,
     JudgedAnswer,
     OracleVerdict,
-    checkpoint_id,
 )
 from services.drift.series import accuracies
 from storage import queries
@@ -55,7 +55,8 @@ def named_checkpoint(session: Session, run: str, which: str) -> tuple[Checkpoint
         which = str(best)
     branch, _, number = which.rpartition("/")
     iteration = 0 if which == "base" else int(number)
-    key = checkpoint_id(run, "labelled" if branch else "solver" if iteration else "base", iteration)
+    role: CheckpointRole = "labelled" if branch else "solver" if iteration else "base"
+    key = queries.checkpoints.id_of(session, run, role, iteration)
     try:
         return queries.checkpoints.get_checkpoint(session, key), config
     except NotThere as error:

@@ -98,6 +98,7 @@ def mean_cells(of_runs: Sequence[Sequence[MatrixCell]]) -> list[MatrixCell]:
 def _row(
     session: Session, run: str, iteration: int, oracle: str, evaluated: Mapping[str, Sequence[Evaluated]]
 ) -> Iterator[MatrixCell]:
+    run = queries.forks.made_by(session, run, iteration)
     labels = queries.questions.oracle_labels_of(session, run, iteration, oracle)
     verdicts = {label.question_id: label.verdict for label in labels}
     known = known_answers(labels)

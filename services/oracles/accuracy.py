@@ -50,11 +50,12 @@ def measured(session: Session, run: str) -> list[Accuracy]:
     If the oracle has a sample, the figure is weighted to the whole set (`core.statistics.audits.stratified_share`). If
     it was asked about everything, the figure is the plain share of what it has graded so far.
     """
+    inherited = queries.forks.inherited(session, run)
     return [
         accuracy
         for oracle, iterations in queries.audits.oracles_of(session, run).items()
         for iteration in iterations
-        for accuracy in measured_in(session, run, iteration, oracle)
+        for accuracy in measured_in(session, inherited.get(iteration, run), iteration, oracle)
     ]
 
 

@@ -47,7 +47,9 @@ def is_over(session: Session, run: str, iteration: int, needed: int = NEEDED) ->
     A question that annotators disagree on, or skip, does not keep a sample open: there may be no third annotator. Nor
     does an annotator who has left in between.
     """
-    return queries.audits.sample_is_over(session, run, iteration, ORACLE, needed)
+    return queries.audits.sample_is_over(
+        session, queries.forks.made_by(session, run, iteration), iteration, ORACLE, needed
+    )
 
 
 def settled(verdicts: Iterable[OracleVerdict], needed: int = NEEDED) -> OracleVerdict | None:

@@ -33,8 +33,8 @@ def figures(store: Store, run: str) -> Json:
     - `after_labelled`: the accuracy of the Solver that was trained on labelled data apart from the loop.
     - `stands`: false if the run was rolled back to an earlier Solver.
 
-    `result` is the iteration whose Solver is the run's result so far. `training` maps role and name to [t, step,
-    value].
+    `inherited` maps other runs to the iterations of this one that they have made. `result` is the iteration whose
+    Solver is the run's result so far. `training` maps role and name to [t, step, value].
 
     Raises `StoreError` when there is no such run.
     """
@@ -50,6 +50,7 @@ def figures(store: Store, run: str) -> Json:
         "tags": measures.run.tags,
         "note": measures.run.note,
         "config": measures.config.model_dump(mode="json"),
+        "inherited": dict(measures.inherited),
         "unfinished": [
             {"t": stage.iteration, "stage": stage.stage, "status": stage.status, "error": stage.error}
             for stage in measures.unfinished

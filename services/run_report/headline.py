@@ -76,7 +76,11 @@ def headline(measures: RunMeasures) -> str:
 
 def details(measures: RunMeasures) -> list[str]:
     """Sentences for below the headline: accuracies, the majority vote, the choice of the Solver, and the labels."""
-    sentences, result, config = list[str](), measures.result, measures.config
+    result, config = measures.result, measures.config
+    sentences = [
+        f"Its iterations {iterations[0]} to {iterations[-1]} are those of run {maker}."
+        for maker, iterations in measures.inherited.items()
+    ]
     before, after = measures.iterations[0].accuracy, result.accuracy if result else None
     if result is not None and result.gain is not None and before is not None and after is not None:
         sentences.append(

@@ -7,7 +7,7 @@ discarded iterations are measured like all others, but `stands` is false for the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.figures import LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY, TRAINING_LABELS
@@ -69,6 +69,7 @@ class RunMeasures:
     last_over_best: Accuracy | None  # change from the best iteration to the result; None if they are the same
     lost: tuple[bool, bool]  # whether pass@1 and greedy accuracy fell since the best one by more than chance explains
     unfinished: tuple[StageRow, ...] = field(default=())
+    inherited: Mapping[str, list[int]] = field(default_factory=dict)  # another run -> the iterations that it has made
 
     @property
     def held_out(self) -> str:
@@ -110,6 +111,7 @@ def measure(store: Store, run: str) -> RunMeasures:
         unfinished=tuple(
             stage for iteration in rows.iterations for stage in iteration.stages.values() if stage.status != "done"
         ),
+        inherited=rows.inherited,
     )
 
 

@@ -44,6 +44,7 @@ class RunRows:
     config: RunConfig
     iterations: list[IterationRows]
     training: list[TrainMetric]
+    inherited: dict[str, list[int]]  # another run -> the iterations that it has made
 
 
 def read_rows(store: Store, run: str) -> RunRows:
@@ -60,12 +61,14 @@ def read_rows(store: Store, run: str) -> RunRows:
             for t in range(max(by_iteration) + 1)
         ]
         state = states_of(session, {run: row}, {})[run]
-        return RunRows(row, state, config, iterations, queries.figures.train_metrics_of(session, run))
+        training, inherited = queries.figures.train_metrics_of(session, run), queries.forks.by_maker(session, run)
+        return RunRows(row, state, config, iterations, training, inherited)
 
 
 def _iteration(
     session: Session, run: str, config: RunConfig, t: int, stages: dict[str, StageRow], stats: FilterStats | None
 ) -> IterationRows:
+    run = queries.forks.made_by(session, run, t)
     done = {name: stage.result or {} for name, stage in stages.items() if stage.status == "done"}
     # The stage's result names the checkpoint, which may be of an earlier iteration if the Solver did not change.
     checkpoint = done.get("evaluate", {}).get("checkpoint")

@@ -13,10 +13,11 @@ def summary_rows(measures: RunMeasures) -> list[dict[str, str]]:
     """A row for each iteration, from column to text: shares in percent with 95% intervals, and label accuracy with its
     n. Columns that are empty in all rows are left out.
     """
-    rows = []
+    rows, makers = [], {t: maker for maker, iterations in measures.inherited.items() for t in iterations}
     for iteration in measures.iterations:
         accuracy, labels = iteration.accuracy, iteration.labels
         name = str(iteration.t) if iteration.t else "base"
+        name += f" of {makers[iteration.t]}" if iteration.t in makers else ""
         rows.append(
             {
                 "iteration": name if iteration.stands else f"{name}, left",

@@ -86,15 +86,16 @@ class RunCosts:
 
 
 def costs_of(session: Session, run: str, rates: Rates) -> RunCosts:
-    """What a run has cost so far. Raises `NotThere`."""
-    created = queries.runs.get_run(session, run).created_at
-    ends = [stage.finished_at for stage in queries.ledger.stages_of(session, run) if stage.finished_at is not None]
+    """What a run has cost so far; what a fork has inherited has cost it nothing. Raises `NotThere`."""
+    created, inherited = queries.runs.get_run(session, run).created_at, queries.forks.inherited(session, run)
+    stages = [stage for stage in queries.ledger.stages_of(session, run) if stage.iteration not in inherited]
+    ends = [stage.finished_at for stage in stages if stage.finished_at is not None]
     rows = costs_by_stage(session, run, rates)
     making = [row for row in rows if row.stage in _MAKING]
-    statistics = queries.figures.filter_stats_of(session, run).values()
+    statistics = [of for t, of in queries.figures.filter_stats_of(session, run).items() if t not in inherited]
     by_oracle: dict[str, list[Accuracy]] = {}
     for accuracy in measured_so_far(session, run):
-        if accuracy.over == _KEPT:
+        if accuracy.over == _KEPT and accuracy.iteration not in inherited:
             by_oracle.setdefault(accuracy.oracle, []).append(accuracy)
     return RunCosts(
         currency=rates.currency if rates.known else None,

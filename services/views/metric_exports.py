@@ -36,7 +36,7 @@ def export_metrics(store: Store, root: Path, run: str, kind: PlainFormat) -> Exp
     """Return the file with what a run has of metrics now. Write it below `root`, unless the file and its manifest
     exist. Raises `NotThere`."""
     with store.read() as session:
-        stored = queries.runs.get_run(session, run)
+        stored, inherited = queries.runs.get_run(session, run), queries.forks.by_maker(session, run)
     metrics = [*metrics_of(store, run)]
     version = version_of(_EDITION, stored.created_at.timestamp(), metrics)
 
@@ -46,6 +46,8 @@ def export_metrics(store: Store, root: Path, run: str, kind: PlainFormat) -> Exp
             write_rows(file, kind, _SCHEMA, ([{"run": run, **metric._asdict()} for metric in page] for page in pages))
         counts = {of: sum(metric.kind == of for metric in metrics) for of in ("training", "series", "evaluation")}
         named = {"run": run, "what": "metrics", "format": kind, "config": stored.config}
+        if inherited:  # the rows of these iterations are those of other runs
+            named["inherited"] = inherited
         return {**named, "rows": len(metrics), "kinds": counts, "columns": _SCHEMA.names, **size_of(path)}
 
     return written_once(Planned(root / run / f"{run}-metrics-{version}.{kind}", write, MOST_FILES))

@@ -44,8 +44,10 @@ class RunRemaining:
 
 
 def remaining_in(session: Session, run: RunDetail, plan: Sequence[Key]) -> RunRemaining:
-    """The remaining time of a run. `plan` are all its stages, in order."""
-    return remaining_at(queries.tables.database_time(session), queries.ledger.stages_of(session, run.name), plan)
+    """The remaining time of a run. `plan` are all its stages, in order; those of inherited iterations are done."""
+    begins_at, now = queries.forks.begins_at(session, run.name), queries.tables.database_time(session)
+    own = [(iteration, stage) for iteration, stage in plan if iteration >= begins_at]
+    return remaining_at(now, queries.ledger.stages_of(session, run.name), own)
 
 
 def remaining_at(now: datetime, stages: Iterable[StageRow], plan: Sequence[Key]) -> RunRemaining:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from core.figures import ASKED, LABELS, OVERCONFIDENCE, SOLVER_METRICS, figure_o
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
 from services.drift.series import OF_LABELS
-from storage import queries
+from storage import queries, rows
 from storage.errors import StoreError
 
 Curve = dict[int, Estimate]  # iteration or step -> figure
@@ -92,6 +92,18 @@ def _mean(curves: Sequence[Curve], of_share: bool) -> Curve:
         values = [curve[x].value for curve in curves]
         means[x] = over_seeds(values, of_share) or _exact(fmean(values), len(values))
     return means
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint(rows.SeriesPoint):
+    """A point, and the run that has made its iteration, if that is another one."""
+
+    inherited_from: str | None = None
+
+    @classmethod
+    def all_of(cls, points: Iterable[rows.SeriesPoint], inherited: Mapping[int, str]) -> list[SeriesPoint]:
+        """The points of a run with these inherited iterations (`storage.queries.forks.inherited`)."""
+        return [cls(**asdict(point), inherited_from=inherited.get(point.iteration)) for point in points]
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,10 @@ def plan(
         name = f"{folder}-{span}" if has_all else f"{folder}-{len(chosen)}of{span}"
     path = root / folder / f"{name}-{selection.what}-{version}.{SUFFIXES[kind]}"
     about = [
-        {"run": run.run.name, **run.columns, "iterations": list(run.iterations), "config": run.run.config}
+        {
+            **{"run": run.run.name, **run.columns, "iterations": list(run.iterations), "config": run.run.config},
+            **({"inherited": run.inherited} if run.inherited else {}),
+        }
         for run in runs
     ]
 

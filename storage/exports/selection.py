@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from storage import queries
-from storage.errors import StoreError
+from storage.errors import NotThere, StoreError
 from storage.exports.columns import What
 from storage.exports.files import NotFinal
 from storage.queries.browse import QuestionFilter
@@ -48,11 +48,13 @@ class Selection:
 
 
 class SelectedRun(NamedTuple):
-    """A run of an export. `columns` are the values of `RUN_COLUMNS`; empty in an export of one run."""
+    """A run of an export. `columns` are the values of `RUN_COLUMNS`; empty in an export of one run. `inherited` says
+    which of a fork's iterations are those of other runs, whose exports have them."""
 
     run: RunDetail
     iterations: tuple[int, ...]
     columns: dict[str, Any]
+    inherited: dict[str, list[int]]
 
 
 def runs_of(session: Session, experiment: str) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def selected_runs(session: Session, selection: Selection) -> tuple[list[Selected
         if not isinstance(selection.runs, str):
             place = queries.experiments.get_place(session, name)
             columns = {"experiment": place and place.experiment, "arm": place and place.arm, "run_seed": run.seed}
-        selected.append(SelectedRun(run, iterations, columns))
+        selected.append(SelectedRun(run, iterations, columns, queries.forks.by_maker(session, name)))
     if not selected:
         raise NotFinal(f"runs {', '.join(left_out)}: none has an iteration whose questions are all labelled yet")
     return selected, left_out
@@ -101,9 +103,11 @@ def parse_iterations(text: str) -> tuple[range, ...] | None:
 
 
 def iterations_of(session: Session, run: str, text: str) -> tuple[int, ...]:
-    """The iterations of a run that a text names. "all" stands for those whose questions are all labelled.
+    """The iterations of a run that a text names. "all" stands for those that the run has made itself and whose
+    questions are all labelled.
 
-    Raises `NotThere` when there is no such run or iteration, and `NotFinal` when some questions are not labelled yet.
+    Raises `NotThere` when there is no such run or iteration, or when a fork has the iteration from another run, and
+    `NotFinal` when some questions are not labelled yet.
     """
     chosen = parse_iterations(text)
     if chosen is None:
@@ -115,7 +119,10 @@ def iterations_of(session: Session, run: str, text: str) -> tuple[int, ...]:
     for end in (max(part[-1] for part in chosen), min(part[0] for part in chosen)):
         queries.runs.refuse_missing_iteration(session, run, end)
     iterations = sorted({iteration for part in chosen for iteration in part})
+    inherited = queries.forks.inherited(session, run)
     for iteration in iterations:
+        if (maker := inherited.get(iteration)) is not None:
+            raise NotThere(f"run {run}, iteration {iteration}: it is that of run {maker}; export it there")
         if not queries.questions.all_labelled(session, run, iteration):
             raise NotFinal(f"run {run}, iteration {iteration}: its questions are not all labelled yet")
     return tuple(iterations)

@@ -22,4 +22,4 @@ from storage.models.questions import (
     Questions,
     Rollouts,
 )
-from storage.models.runs import ApiKeys, ExperimentRuns, PoolJobs, RunLeases, Runs, Stages, Usage
+from storage.models.runs import ApiKeys, ExperimentRuns, InheritedIterations, PoolJobs, RunLeases, Runs, Stages, Usage

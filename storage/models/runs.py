@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from storage.models.base import NARROW, Base, run_key
@@ -32,6 +32,20 @@ class Runs(Base):
     noted_at: Mapped[datetime | None]
 
     iterations = column_property(config["iterations"].as_integer())
+
+
+class InheritedIterations(Base):
+    """The iterations that a fork has from other runs, whose rows and checkpoints stay those of the run that made them.
+
+    A run that is no fork has none. A fork of a fork names the runs that made its iterations, not the fork between.
+    """
+
+    __tablename__ = "inherited_iterations"
+    __table_args__ = NARROW
+
+    run: Mapped[str] = run_key()
+    iteration: Mapped[int] = mapped_column(primary_key=True)
+    made_by: Mapped[str] = mapped_column(ForeignKey("runs.name"), index=True)  # which cannot be deleted meanwhile
 
 
 class ExperimentRuns(Base):

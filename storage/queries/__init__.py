@@ -13,6 +13,7 @@ from storage.queries import (
     evaluations,
     experiments,
     figures,
+    forks,
     keys,
     ledger,
     metrics,

@@ -21,6 +21,7 @@ from core.types import OracleVerdict, Verdict, question_key
 from storage.errors import NotThere, StoreError
 from storage.models import Annotations, AuditSamples, OracleLabels, PseudoLabels, Questions, Runs
 from storage.queries.browse import get_question
+from storage.queries.forks import of_run
 from storage.queries.tables import columns, find_rows, insert_dataclasses, insert_into
 from storage.rows import AnnotationRow, QuestionEntry, SampleRow, Slice
 
@@ -197,7 +198,7 @@ def audited_cells(
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
     counted = counted.join(OracleLabels, _SAME_QUESTION)
-    conditions = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
+    conditions = [of_run(session, PseudoLabels, run), _LABELLED, OracleLabels.oracle == oracle]
     if iteration is not None:
         conditions.append(PseudoLabels.iteration == iteration)
     if kept_only:
@@ -212,7 +213,7 @@ def p_hats_of(
     """Iteration -> p_hat -> number of pseudo-labels, of one iteration if it is given; with `kept_only`, those of kept
     questions."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
-    voted = [PseudoLabels.run == run, _LABELLED]
+    voted = [of_run(session, PseudoLabels, run), _LABELLED]
     if iteration is not None:
         voted.append(PseudoLabels.iteration == iteration)
     if kept_only:
@@ -229,13 +230,13 @@ def version(session: Session, run: str) -> tuple[Hashable, ...]:
     only ever added, so their numbers tell; of labels, those of each verdict, because gates refuse kept questions."""
     counted = [
         select(model.iteration, model.oracle, func.count())
-        .where(model.run == run)
+        .where(of_run(session, model, run))
         .group_by(model.iteration, model.oracle)
         for model in (OracleLabels, AuditSamples)
     ]
     key = (PseudoLabels.iteration, PseudoLabels.verdict)
-    labels = select(*key, func.count()).where(PseudoLabels.run == run)
-    annotated = select(func.count()).select_from(Annotations).join(Questions).where(Questions.run == run)
+    labels = select(*key, func.count()).where(of_run(session, PseudoLabels, run))
+    annotated = select(func.count()).select_from(Annotations).join(Questions).where(of_run(session, Questions, run))
     statements = [*counted, labels.group_by(*key), annotated]
     created = session.scalar(select(Runs.created_at).where(Runs.name == run))
     return (run, created, *(frozenset(map(tuple, session.execute(statement))) for statement in statements))
@@ -244,7 +245,7 @@ def version(session: Session, run: str) -> tuple[Hashable, ...]:
 def oracles_of(session: Session, run: str) -> dict[str, list[int]]:
     """Oracle -> the iterations of the run in which it has graded a question, in order."""
     key = (OracleLabels.oracle, OracleLabels.iteration)
-    statement = select(*key).where(OracleLabels.run == run).distinct()
+    statement = select(*key).where(of_run(session, OracleLabels, run)).distinct()
     iterations: dict[str, list[int]] = {}
     for oracle, iteration in session.execute(statement.order_by(*key)):
         iterations.setdefault(oracle, []).append(iteration)
@@ -258,7 +259,7 @@ def agreement(session: Session, run: str, oracle_a: str, oracle_b: str) -> Count
     key = (OracleLabels.verdict, other.verdict)
     both = select(*key, func.count()).join_from(PseudoLabels, OracleLabels, _SAME_QUESTION)
     both = both.join(other, other.question_id == PseudoLabels.question_id)
-    named = [PseudoLabels.run == run, OracleLabels.oracle == oracle_a, other.oracle == oracle_b]
+    named = [of_run(session, PseudoLabels, run), OracleLabels.oracle == oracle_a, other.oracle == oracle_b]
     rows: Iterable[Any] = session.execute(both.where(*named).group_by(*key))
     return Counter({(a, b): count for a, b, count in rows})
 
@@ -269,7 +270,7 @@ def annotator_agreement(session: Session, run: str) -> dict[tuple[str, str], Cou
     key = (Annotations.annotator, other.annotator, Annotations.verdict, other.verdict)
     both = select(*key, func.count()).join_from(Annotations, Questions, Questions.id == Annotations.question_id)
     both = both.join(other, and_(other.question_id == Questions.id, other.annotator > Annotations.annotator))
-    rows: Iterable[Any] = session.execute(both.where(Questions.run == run).group_by(*key).order_by(*key))
+    rows: Iterable[Any] = session.execute(both.where(of_run(session, Questions, run)).group_by(*key).order_by(*key))
     pairs: dict[tuple[str, str], Counter[VerdictPair]] = {}
     for first, second, a, b, count in rows:
         pairs.setdefault((first, second), Counter())[a, b] = count

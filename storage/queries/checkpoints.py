@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import Select, bindparam, case, literal, select, update
 from sqlalchemy.orm import Session
 
-from core.types import Checkpoint, CheckpointRole
+from core.types import Checkpoint, CheckpointRole, checkpoint_id
 from storage.errors import NotThere, StoreError
 from storage.models import Checkpoints
+from storage.queries.forks import made_by, of_run
 from storage.queries.tables import columns, find_row, find_rows, insert_new, table_of
 
 _TABLE = table_of(Checkpoints)
@@ -39,6 +40,11 @@ def get_checkpoint(session: Session, checkpoint: str) -> Checkpoint:
     return row
 
 
+def id_of(session: Session, run: str, role: CheckpointRole, iteration: int) -> str:
+    """The key of a run's checkpoint, which of a fork may be another run's. There need not be one."""
+    return checkpoint_id(made_by(session, run, iteration), role, iteration)
+
+
 def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
     """File name -> sha256, as it was published."""
     manifest = session.scalar(select(Checkpoints.manifest).where(Checkpoints.id == checkpoint))
@@ -49,11 +55,12 @@ def manifest_of(session: Session, checkpoint: str) -> dict[str, str]:
 
 def checkpoints_of(session: Session, run: str, role: CheckpointRole | None = None) -> list[Checkpoint]:
     """A run's checkpoints in the order of their trainings, the base model first; with `role`, only those of this role.
+    A fork's first ones are those of the runs that made its inherited iterations.
 
     Within an iteration, the Challenger is trained before the Solver, as the names of the roles sort, and the Solver is
     trained on labelled data last.
     """
-    of_role = [Checkpoints.run == run, *([] if role is None else [Checkpoints.role == role])]
+    of_role = [of_run(session, Checkpoints, run), *([] if role is None else [Checkpoints.role == role])]
     is_branch = case((Checkpoints.role == "labelled", 1), else_=0)
     order = [Checkpoints.iteration, is_branch, Checkpoints.role, Checkpoints.id]
     return find_rows(session, Checkpoints, Checkpoint, *of_role, order=order)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Subquery, func, select
+from sqlalchemy import ColumnElement, Subquery, func, select, union_all
 from sqlalchemy.orm import Session
 
-from storage.models import Series
-
-_OF_ORACLE = (Series.run, Series.oracle)
+from storage.models import InheritedIterations, Series
+from storage.queries.forks import same_iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +45,22 @@ def label_changes(session: Session, runs: Sequence[str] | None = None) -> dict[s
 
 def changes(runs: Sequence[str] | None = None) -> Subquery:
     """One row for each run that has been audited after two iterations, of all or of those named, with the columns of
-    `LabelChange`."""
-    measured = (
-        select(
-            *(Series.run, Series.oracle, Series.iteration, Series.value, Series.lo, Series.hi),
-            func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration).label("from_first"),
-            func.row_number().over(partition_by=_OF_ORACLE, order_by=Series.iteration.desc()).label("from_last"),
-        )
-        .where(*([] if runs is None else [Series.run.in_(runs)]))
-        .where(Series.name == "label_accuracy", Series.over == "kept", Series.estimated.is_(False))
-        .cte("measured")
-    )
+    `LabelChange`. A fork's inherited iterations count."""
+    fields = (Series.oracle, Series.iteration, Series.value, Series.lo, Series.hi)
+    labels = [Series.name == "label_accuracy", Series.over == "kept", Series.estimated.is_(False)]
+
+    def named(run: Any) -> list[ColumnElement[bool]]:
+        return [*labels, *([] if runs is None else [run.in_(runs)])]
+
+    own = select(Series.run, *fields).where(*named(Series.run))
+    inherited = select(InheritedIterations.run, *fields).join(InheritedIterations, same_iteration(Series))
+    points = union_all(own, inherited.where(*named(InheritedIterations.run))).subquery().c
+    of_oracle = (points.run, points.oracle)
+    measured = select(
+        *points,
+        func.row_number().over(partition_by=of_oracle, order_by=points.iteration).label("from_first"),
+        func.row_number().over(partition_by=of_oracle, order_by=points.iteration.desc()).label("from_last"),
+    ).cte("measured")
     first, last = measured.alias("first"), measured.alias("last")
     change = (last.c.value - first.c.value).label("change")
     pairs = (

@@ -15,6 +15,7 @@ from core.statistics.estimates import Estimate, Sums, mean_share, share
 from core.types import BenchmarkItem, Evaluated, EvaluatedAnswer, JudgedAnswer, evaluation_id
 from storage.errors import NotThere
 from storage.models import BenchmarkItems, Checkpoints, EvaluatedAnswers, EvaluatedItems, Evaluations, JudgedAnswers
+from storage.queries import forks
 from storage.queries.tables import find_row, find_rows, insert_new, table_of
 from storage.rows import EvaluationRow
 
@@ -164,9 +165,10 @@ def judged_counts(session: Session, key: str) -> dict[str, int]:
 
 
 def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
-    """The (checkpoint, benchmark) pairs that a run has evaluated, by the checkpoint's iteration."""
+    """The (checkpoint, benchmark) pairs that a run has evaluated or inherited, by the checkpoint's iteration."""
     key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
-    statement = select(*key).join(Checkpoints).where(Evaluations.run == run).order_by(*key)
+    of_run = forks.of_run(session, Evaluations, run, Checkpoints.iteration)
+    statement = select(*key).join(Checkpoints).where(of_run).order_by(*key)
     return [(checkpoint, benchmark) for _, checkpoint, benchmark in session.execute(statement)]
 
 
@@ -225,12 +227,13 @@ def _sums(
 
 
 def evaluation_sums(session: Session, run: str) -> list[EvaluationSums]:
-    """The results of every checkpoint of a run on every benchmark, as the run evaluated it, by iteration; without
-    evaluations that are not finished: the first questions of a benchmark may be its easy ones."""
+    """The results of every checkpoint of a run on every benchmark, as the run evaluated or inherited it, by iteration;
+    without evaluations that are not finished: the first questions of a benchmark may be its easy ones."""
     key = (Checkpoints.iteration, Evaluations.model, Evaluations.benchmark)
     joined = select(*key, *_figures()).join(Checkpoints)
     joined = joined.join(EvaluatedItems, EvaluatedItems.evaluation_id == Evaluations.id)
-    finished = (Evaluations.run == run, Evaluations.finished_at.is_not(None))
+    of_run = forks.of_run(session, Evaluations, run, Checkpoints.iteration)
+    finished = (of_run, Evaluations.finished_at.is_not(None))
     statement = joined.where(*finished).group_by(*key).order_by(*key)
     return [_sums(*values) for _, *values in session.execute(statement)]
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from core.questions.filtering import FilterStats
 from core.types import Role
 from storage.models import FilterStatistics, TrainMetrics
+from storage.queries.forks import of_run
 from storage.queries.tables import columns, find_rows, insert_new
 from storage.rows import TrainMetric
 
@@ -24,7 +25,7 @@ def add_filter_stats(session: Session, *, run: str, iteration: int, stats: Filte
 def filter_stats_of(session: Session, run: str) -> dict[int, FilterStats]:
     """Iteration -> filter statistics, in order of the iterations."""
     statement = select(FilterStatistics.iteration, *columns(FilterStatistics, FilterStats))
-    ordered = statement.where(FilterStatistics.run == run).order_by(FilterStatistics.iteration)
+    ordered = statement.where(of_run(session, FilterStatistics, run)).order_by(FilterStatistics.iteration)
     return {iteration: FilterStats(*stats) for iteration, *stats in session.execute(ordered)}
 
 
@@ -48,20 +49,20 @@ def train_metrics_of(
 ) -> list[TrainMetric]:
     """A run's metrics by iteration, role, step and name; only those of `iteration`, `role` or `name` if it is given."""
     given = ((TrainMetrics.iteration, iteration), (TrainMetrics.role, role), (TrainMetrics.name, name))
-    conditions = [TrainMetrics.run == run, *(column == value for column, value in given if value is not None)]
+    named = [column == value for column, value in given if value is not None]
     key = [TrainMetrics.iteration, TrainMetrics.role, TrainMetrics.step, TrainMetrics.name]
-    return find_rows(session, TrainMetrics, TrainMetric, *conditions, order=key)
+    return find_rows(session, TrainMetrics, TrainMetric, of_run(session, TrainMetrics, run), *named, order=key)
 
 
 def last_steps(session: Session, run: str) -> dict[tuple[Role, int], int]:
     """(role, iteration) -> the last step of the training that has metrics, in order of the iterations."""
     key = (TrainMetrics.role, TrainMetrics.iteration)
-    statement = select(*key, func.max(TrainMetrics.step)).where(TrainMetrics.run == run).group_by(*key)
+    statement = select(*key, func.max(TrainMetrics.step)).where(of_run(session, TrainMetrics, run)).group_by(*key)
     rows: Iterable[Any] = session.execute(statement.order_by(key[1], key[0]))
     return {(role, iteration): step for role, iteration, step in rows}
 
 
 def metric_names(session: Session, run: str, *, role: Role) -> set[str]:
     """The names of all metrics that a run has for a role."""
-    of_role = select(TrainMetrics.name).where(TrainMetrics.run == run, TrainMetrics.role == role)
+    of_role = select(TrainMetrics.name).where(of_run(session, TrainMetrics, run), TrainMetrics.role == role)
     return {*session.scalars(of_role.distinct())}

@@ -6,7 +6,7 @@ once another owner has claimed the stage. So two owners never both write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
@@ -17,10 +17,13 @@ from sqlalchemy.orm import Session
 from core.types import Stage
 from storage.errors import LeaseLost, StageHeld
 from storage.models import Stages
+from storage.queries.forks import made_by, of_run
 from storage.queries.run_leases import holder_text, process_of, release_run, run_holder
 from storage.queries.runs import get_run
 from storage.queries.tables import columns, database_time, find_row, find_rows, insert_into, table_of
 from storage.rows import StageRow
+
+_DECIDING_STAGES: tuple[Stage, ...] = ("ask_a_person", "check_health")  # the first with a result decides
 
 
 def claim_stage(
@@ -109,8 +112,22 @@ def find_stage(session: Session, *, run: str, iteration: int, stage: Stage) -> S
 
 
 def stages_of(session: Session, run: str) -> list[StageRow]:
-    """The stages of a run by iteration, and within an iteration in the order in which they were last started."""
-    return find_rows(session, Stages, StageRow, Stages.run == run, order=[Stages.iteration, Stages.started_at])
+    """The stages of a run by iteration, and within an iteration in the order in which they were last started. A fork's
+    first ones are those of its inherited iterations: their `run` is the one that made these."""
+    order = [Stages.iteration, Stages.started_at]
+    return find_rows(session, Stages, StageRow, of_run(session, Stages, run), order=order)
+
+
+def result_of(session: Session, run: str, iteration: int, stage: Stage) -> Mapping[str, Any] | None:
+    """The result of a stage of a run's iteration, which it may have inherited; None unless the stage is done."""
+    row = find_stage(session, run=made_by(session, run, iteration), iteration=iteration, stage=stage)
+    return row.result or {} if row is not None and row.status == "done" else None
+
+
+def decision(session: Session, run: str, iteration: int) -> dict[str, Any]:
+    """The decision after an iteration, a person's if one was asked: `action`, `back_to` and `warnings`."""
+    results = [result_of(session, run, iteration, stage) for stage in _DECIDING_STAGES]
+    return {"action": "ignore", "back_to": None, "warnings": [], **(next(filter(None, results), {}))}
 
 
 def latest_stages(session: Session, runs: Sequence[str]) -> dict[str, list[StageRow]]:

@@ -14,7 +14,17 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.types import ResourceKind, Stage, Verdict
-from storage.models import Alerts, Deliveries, FilterStatistics, PoolJobs, RunLeases, Runs, Series, Stages
+from storage.models import (
+    Alerts,
+    Deliveries,
+    FilterStatistics,
+    InheritedIterations,
+    PoolJobs,
+    RunLeases,
+    Runs,
+    Series,
+    Stages,
+)
 from storage.queries.tables import columns, database_time
 from storage.rows import PoolStatus, SeriesPoint, Severity
 
@@ -58,11 +68,13 @@ def watched_runs(session: Session, limit: int) -> list[str]:
 
 
 def finished_iterations(session: Session, runs: Sequence[str]) -> dict[str, int]:
-    """Run -> the last iteration in which every stage is done; runs without one are left out."""
+    """Run -> the last iteration in which every stage is done, perhaps an inherited one; runs without one are left
+    out."""
     done = [Stages.run.in_(runs), Stages.stage == _LAST_STAGE, Stages.status == "done"]
-    statement = select(Stages.run, func.max(Stages.iteration)).where(*done).group_by(Stages.run)
-    rows: Iterable[Any] = session.execute(statement)
-    return dict(map(tuple, rows))
+    finished = select(Stages.run, func.max(Stages.iteration)).where(*done).group_by(Stages.run)
+    of_fork, last = InheritedIterations.run, func.max(InheritedIterations.iteration)
+    inherited = select(of_fork, last).where(of_fork.in_(runs)).group_by(of_fork)
+    return {run: t for statement in (inherited, finished) for run, t in session.execute(statement) if t}
 
 
 def latest_series(session: Session, runs: Sequence[str]) -> dict[str, list[SeriesPoint]]:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, Table, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from core.types import checkpoint_id
-from storage.models import Base, Checkpoints, Evaluations, Questions, Rollouts, Stages
+from storage.models import Base, Checkpoints, Evaluations, InheritedIterations, Questions, Rollouts, Stages
 from storage.queries.tables import find_rows
 from storage.rows import EvaluationRow
 
@@ -76,9 +76,10 @@ def references(session: Session, run: str) -> tuple[int, list[MissingReference]]
 
 
 def referring_runs(session: Session, run: str) -> list[str]:
-    """The other runs that have rows about this run's checkpoints, in alphabetical order.
+    """The other runs that have rows about this run's checkpoints or have iterations of it, in alphabetical order.
 
-    Their checkpoints were trained from one, it wrote their questions or their votes, or they have evaluated it.
+    Their checkpoints were trained from one, it wrote their questions or their votes, or they have evaluated it; or they
+    are its forks.
     """
     mine, vote = _checkpoints_of(run), select(Questions.run).join(Rollouts, Rollouts.question_id == Questions.id)
     referring = [
@@ -86,6 +87,7 @@ def referring_runs(session: Session, run: str) -> list[str]:
         select(Questions.run).where(Questions.checkpoint.in_(mine), Questions.run != run),
         vote.where(Rollouts.checkpoint.in_(mine), Questions.run != run),
         select(Evaluations.run).where(Evaluations.checkpoint_id.in_(mine), Evaluations.run != run),
+        select(InheritedIterations.run).where(InheritedIterations.made_by == run),
     ]
     return sorted({name for statement in referring for name in session.scalars(statement.distinct()) if name})
 

@@ -169,7 +169,7 @@ def set_limits(session: Session, name: str, config: RunConfig) -> None:
 def delete_run(session: Session, name: str) -> None:
     """Delete a run and all its rows. The caller must remove its files (checkpoints, texts).
 
-    Raises `StoreError` when rows of another run refer to its checkpoints.
+    Raises `StoreError` when rows of another run refer to it or to its checkpoints.
     """
     get_run(session, name)
     try:
@@ -179,4 +179,4 @@ def delete_run(session: Session, name: str) -> None:
         session.execute(delete(table_of(Runs)).where(Runs.name == name))
         session.execute(delete(table_of(RunLeases)).where(RunLeases.run == name))  # it has no foreign key to `runs`
     except IntegrityError as error:
-        raise StoreError(f"run {name}: cannot be deleted: rows of another run refer to its checkpoints") from error
+        raise StoreError(f"run {name}: cannot be deleted: rows of another run refer to it") from error

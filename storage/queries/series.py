@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, exists, func, select
@@ -17,7 +18,17 @@ from sqlalchemy.orm import Session
 
 from core.statistics.audits import stratum_of
 from core.statistics.estimates import Sums
-from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Questions, Rollouts, Series
+from storage.models import (
+    AuditSamples,
+    InheritedIterations,
+    OracleLabels,
+    PseudoLabels,
+    QuestionClusters,
+    Questions,
+    Rollouts,
+    Series,
+)
+from storage.queries.forks import inherited, of_run, same_iteration
 from storage.queries.tables import columns, find_rows, insert_into, table_of
 from storage.rows import SeriesPoint
 
@@ -25,8 +36,10 @@ _PAGE = 2_000  # labels read at once
 
 
 def put_series(session: Session, run: str, points: Iterable[SeriesPoint]) -> None:
-    """Store points, and replace those of the same key. A measured point is never replaced by an estimate."""
-    rows = [{"run": run, **asdict(point)} for point in points]
+    """Store points, and replace those of the same key. A measured point is never replaced by an estimate. Those of
+    iterations that the run has inherited are left out: they are of the run that made these."""
+    of_others = inherited(session, run)
+    rows = [{"run": run, **asdict(point)} for point in points if point.iteration not in of_others]
     if not rows:
         return
     insert = insert_into(session, Series)
@@ -43,19 +56,22 @@ def series_of(
 ) -> list[SeriesPoint]:
     """A run's points by name, over, oracle and iteration; only those of `name`, `over` or `oracle` if it is given."""
     given = ((Series.name, name), (Series.over, over), (Series.oracle, oracle))
-    conditions = [Series.run == run, *(column == value for column, value in given if value is not None)]
+    conditions = [of_run(session, Series, run), *(column == value for column, value in given if value is not None)]
     order = [Series.name, Series.over, Series.oracle, Series.iteration]
     return find_rows(session, Series, SeriesPoint, *conditions, order=order)
 
 
 def series_of_runs(session: Session, runs: Sequence[str], names: Sequence[str]) -> dict[str, list[SeriesPoint]]:
     """Run -> its points of the named series, in the order of `series_of`; runs without any are left out."""
-    statement = select(Series.run, *columns(Series, SeriesPoint)).where(Series.run.in_(runs), Series.name.in_(names))
+    fields, named = columns(Series, SeriesPoint), Series.name.in_(names)
+    own = select(Series.run, *fields).where(Series.run.in_(runs), named)
+    from_others = select(InheritedIterations.run, *fields).join(InheritedIterations, same_iteration(Series))
     points: dict[str, list[SeriesPoint]] = {}
-    rows = session.execute(statement.order_by(Series.run, Series.name, Series.over, Series.oracle, Series.iteration))
-    for run, *values in rows:
-        points.setdefault(run, []).append(SeriesPoint(*values))
-    return points
+    for statement in (own, from_others.where(InheritedIterations.run.in_(runs), named)):
+        for run, *values in session.execute(statement):
+            points.setdefault(run, []).append(SeriesPoint(*values))
+    key = attrgetter("name", "over", "oracle", "iteration")
+    return {run: sorted(rows, key=key) for run, rows in points.items()}
 
 
 def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
@@ -147,7 +163,7 @@ def oracles_at(session: Session, run: str, iteration: int) -> list[str]:
 
 def voted_iterations(session: Session, run: str) -> set[int]:
     """The iterations that have questions that were voted on."""
-    voted = [PseudoLabels.run == run, PseudoLabels.p_hat.is_not(None)]
+    voted = [of_run(session, PseudoLabels, run), PseudoLabels.p_hat.is_not(None)]
     return set(session.scalars(select(PseudoLabels.iteration).where(*voted).distinct()))
 
 

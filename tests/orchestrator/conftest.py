@@ -73,7 +73,7 @@ def _submit(page: Page, live: Live, run: str) -> None:
     page.get_by_role("link", name="co-evolve").first.wait_for()
     page.goto(f"{live.services.prefect_url}/deployments/deployment/{_deployment(live)}/run")
     boxes = page.locator("textarea")
-    expect(boxes).to_have_count(3)  # run, preset_file, overrides; the preset is chosen from a list
+    expect(boxes).to_have_count(4)  # run, preset_file, overrides, from_run; the preset is chosen from a list
     expect(page.get_by_text("Name of the run: at most 64 letters")).to_be_visible()
     boxes.nth(0).fill(run)
     boxes.nth(2).fill(json.dumps(whole_runs.OVERRIDES))

@@ -113,17 +113,19 @@ def _store(store: Store, home: Home, preset: str, flow: Flow, settings: dict[str
     go_on(store, home)
 
 
-def go_on(store: Store, home: Home) -> None:
+def go_on(store: Store, home: Home, run: str = RUN) -> None:
     """Run the stages that are not done yet, to the end of the run."""
-    config = stored_config(store, RUN)
+    config = stored_config(store, run)
+    with store.read() as session:
+        begins_at = queries.forks.begins_at(session, run)
     texts = {CHALLENGER_USER: _CANDIDATES, **_VOTES, **_ANSWERS, **_OTHER_FORMS}
     with pytest.MonkeyPatch.context() as patch, fake_applications(texts) as (services, _):
         patch.setattr("orchestrator.stages.training.running.run_training", fake_training)
-        for t, stage in plan(config):
-            context = Context(Run(RUN, home, store, services, config), t, stage, lambda *_: None)
+        for t, stage in plan(config, begins_at):
+            context = Context(Run(run, home, store, services, config), t, stage, lambda *_: None)
             run_once(store, context.key, partial(last_write_of, context))
     with store.write() as session:
-        queries.runs.set_run_status(session, RUN, "done")
+        queries.runs.set_run_status(session, run, "done")
     shutil.rmtree(home.work, ignore_errors=True)
 
 
@@ -137,9 +139,9 @@ def copy_of(home: Home, folder: Path) -> tuple[Home, Store]:
     return Home(folder), store
 
 
-def violations(home: Home, store: Store, *, quick: bool = False) -> dict[str, list[Violation]]:
+def violations(home: Home, store: Store, run: str = RUN, *, quick: bool = False) -> dict[str, list[Violation]]:
     """What `coevo store verify` names, by check; checks without violations are left out."""
-    checks = verify_run(home, store, RUN, quick=quick).checks
+    checks = verify_run(home, store, run, quick=quick).checks
     return {check.name: check.violations for check in checks if check.violations}
 
 

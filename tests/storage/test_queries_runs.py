@@ -84,6 +84,7 @@ def test_deleting_a_run_deletes_all_its_rows_and_no_others(store: Store) -> None
         with store.write() as session:
             fill(session, run)
             queries.figures.add_filter_stats(session, run=run, iteration=1, stats=statistics([]))
+            queries.forks.add(session, run, {0: run})  # of itself, since no other run is to be needed
     counts_of_two_runs = _counts(store)
     writes(store).runs.delete_run(gone)
     assert all(count > 0 for count in counts_of_two_runs.values())

@@ -28,11 +28,12 @@ from storage.session import Store, open_store
 
 on_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 _Reading = AbstractContextManager[Session]
-_MIGRATION = """
+HEAD = ScriptDirectory.from_config(schema.alembic_config()).get_current_head()
+_MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0102", "0101"
+revision, down_revision = "9000", "{HEAD}"
 
 
 def upgrade() -> None:
@@ -86,7 +87,7 @@ def test_a_database_that_nothing_upgrades_is_left_alone(database_url: str, versi
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(text(f"INSERT INTO alembic_version VALUES ('{version}')"))
-    with pytest.raises(StoreError, match=rf"version {version}, expected 0101: .* \(COEVO_DATABASE\)") as caught:
+    with pytest.raises(StoreError, match=rf"version {version}, expected {HEAD}: .* \(COEVO_DATABASE\)") as caught:
         open_store(database_url, create=create)
     assert ("never released" in str(caught.value)) == (version == "0025")
     assert inspect(engine).get_table_names() == ["alembic_version"]
@@ -99,12 +100,12 @@ def test_an_older_database_is_refused_until_it_is_upgraded(
     run = fresh_run(store)
     store.close()
     migrations = shutil.copytree(Path(schema.__file__).with_name("migrations"), tmp_path / "migrations")
-    (migrations / "versions" / "0102_mood.py").write_text(_MIGRATION)
+    (migrations / "versions" / "9000_mood.py").write_text(_MIGRATION)
     newer = schema.alembic_config()
     newer.set_main_option("script_location", str(migrations))
     monkeypatch.setattr(schema, "alembic_config", lambda: newer)
     monkeypatch.setattr(schema, "_versions", lambda: ScriptDirectory.from_config(newer))
-    with pytest.raises(StoreError, match=r"0101, expected 0102.*`coevo store migrate`"):
+    with pytest.raises(StoreError, match=rf"{HEAD}, expected 9000.*`coevo store migrate`"):
         open_store(database_url)
     with open_store(database_url, create=True).read() as session:
         rows = session.execute(text("SELECT name, mood FROM runs")).all()

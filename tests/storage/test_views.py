@@ -19,6 +19,7 @@ def filled(store: Store) -> Store:
     fill_run(store, "x-full-1")
     with store.write() as session:
         queries.experiments.add_run(session, ExperimentRun("x-full-1", "x", "full", 0, 7))
+        queries.forks.add(session, "x-full-1", {0: "x-full-1"})
         queries.series.put_series(session, "x-full-1", [SeriesPoint(1, "p_hat", "kept", "", 0.5, 0.4, 0.6, 9)])
         first = queries.questions.questions_of(session, "x-full-1", 1)[0].id
         rollouts = [Rollout(first, i, "", "7", 9, "stop", 0.5, 0.0, "x-full-1/base/0", i) for i in range(2)]
@@ -29,7 +30,8 @@ def filled(store: Store) -> Store:
 @pytest.mark.parametrize("name", views.VIEWS)
 def test_a_view_has_its_columns_and_one_row_for_each_row_of_its_table(filled: Store, name: str) -> None:
     kind = name.rpartition("_")[2]
-    table = {"labels": "pseudo_labels", "audits": "oracle_labels", "votes": "rollouts"}.get(kind, kind)
+    tables = {"labels": "pseudo_labels", "audits": "oracle_labels", "votes": "rollouts"}
+    table = {**tables, "inherited": "inherited_iterations"}.get(kind, kind)
     with filled.read() as session:
         rows = session.execute(text(f"SELECT * FROM {name}")).mappings().all()
         counted = session.scalar(text(f"SELECT count(*) FROM {table}"))

@@ -45,7 +45,8 @@ def measured(session: Session, preset: str, found: Estimate) -> Measured | None:
             stage.stage: stage.hours[0] / other.hours[0] if other.hours[0] else 1.0
             for stage, other in zip((*found.before, *found.stages), (*own.before, *own.stages), strict=True)
         }
-        durations = durations_of(queries.ledger.stages_of(session, run.name))
+        stages = queries.ledger.stages_of(session, run.name)
+        durations = durations_of(stage for stage in stages if stage.run == run.name)  # a fork's are not of a whole run
         hours = [
             sum(durations[t, stage] * ratios[stage] / 3600 for stage in stages_of(config, t))
             for t in range(config.iterations + 1)

@@ -21,9 +21,9 @@ def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, 
     A duplicate is not usable, nor is a prompt without a vote's label if the labels are offline. Each prompt carries its
     true answer, which only the figures use. Raises `StageError` if no prompt is usable.
     """
-    run = context.run.name
     by_pass_rate = prompts.easiest < 1 and prompts.easiest_by == "pass_rate"
     with context.store.read() as session:
+        run = queries.forks.made_by(session, context.run.name, 0)  # whose iteration 0 has the prompts
         questions = {question.id: question for question in queries.questions.questions_of(session, run, 0)}
         rows = queries.questions.labels_of(session, run, 0)
         votes: dict[str, list[RolloutRow]] = {}
@@ -42,7 +42,9 @@ def given_questions(context: Context, prompts: Prompts) -> tuple[TrainQuestion, 
             scores = [row.label.p_hat if row.label else 0.0 for row in usable]
         usable = [usable[i] for i in easiest(scores, prompts.easiest)]
     if not usable:
-        raise StageError(f"run {run}: prompts: expected some to train on, but none of the {len(rows)} has a label")
+        raise StageError(
+            f"run {context.run}: prompts: expected some to train on, but none of the {len(rows)} has a label"
+        )
     chosen = list[TrainQuestion]()
     for row in usable:
         truth = questions[row.question_id].answer

@@ -7,10 +7,10 @@ stage's result has their sha256. They are removed when no later round can start 
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from core.settings.config import SelfTraining
-from core.types import Checkpoint, StageKey
+from core.types import Checkpoint
 from orchestrator.stages.context import Context, StageError
 from storage import queries
 from trainers.base import Rounds
@@ -27,10 +27,9 @@ def rounds_from(context: Context, config: SelfTraining, start: Checkpoint) -> Ro
     if start.role != "solver":
         return Rounds(config.solver_steps, None)
     with context.store.read() as session:
-        key = StageKey(context.run.name, start.iteration, "train_solver")
-        row = queries.ledger.find_stage(session, **asdict(key))
-    folder = context.run.home.optimisers / context.run.name / "solver" / str(start.iteration)
-    sha256 = ((row and row.result) or {}).get("optimiser")
+        result = queries.ledger.result_of(session, start.run, start.iteration, "train_solver")
+    folder = context.run.home.moments(start)
+    sha256 = (result or {}).get("optimiser")
     if sha256 is None or not folder.is_dir():
         raise StageError(
             f"run {context.run}, iteration {context.iteration}: solver.training.optimiser is 'continued': expected the "
@@ -43,12 +42,13 @@ def remove_unneeded(context: Context, start: Checkpoint) -> None:
     """Remove the moments that neither this round nor a later one can start from.
 
     This round starts from `start`. A later one can start from this round's result, or from the best round before it,
-    to which the run may be rolled back. Raises `LeaseLost`.
+    to which the run may be rolled back. Those of rounds that a fork has inherited stay. Raises `LeaseLost`.
     """
     context.refuse_lost()  # another process may be in a later round, and need others
     with context.store.read() as session:
-        needed = {str(start.iteration), str(context.chain(session).best_to_go_back_to())}
+        needed = {start.iteration, context.chain(session).best_to_go_back_to()}
+        needed |= queries.forks.forks_of(session, context.run.name).keys()
     folder = context.run.home.optimisers / context.run.name / "solver"
     for moments in folder.iterdir() if folder.is_dir() else ():
-        if moments.name not in needed:
+        if moments.name not in map(str, needed):
             remove(moments)

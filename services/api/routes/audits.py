@@ -121,6 +121,7 @@ def draw(store: StoreDependency, run: RunName, iteration: Iteration, body: Sampl
     """Draw a stratified sample of an iteration's pseudo-labels, or extend the existing one."""
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
+        run = queries.forks.made_by(session, run, iteration)
     draw_sample(store, run, iteration, body.oracle, body.size)
     with store.read() as session:
         return _sample(session, run, iteration, body.oracle)
@@ -131,7 +132,7 @@ def get_sample(store: StoreDependency, run: RunName, iteration: Iteration, oracl
     """How far an oracle's sample is audited, by stratum. `drawn` is 0 if there is no sample."""
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
-        return _sample(session, run, iteration, oracle)
+        return _sample(session, queries.forks.made_by(session, run, iteration), iteration, oracle)
 
 
 @router.get("/audits", responses=documented(404))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from core.types import Checkpoint, CheckpointRole, checkpoint_id
+from core.types import Checkpoint, CheckpointRole
 from services.api.dependencies import Iteration, RunName, StoreDependency
 from services.api.problems import documented
 from services.api.schemas import CheckpointDetail
@@ -26,8 +26,8 @@ def get_checkpoint(
     store: StoreDependency, run: RunName, role: CheckpointRole, iteration: Iteration
 ) -> CheckpointDetail:
     """One checkpoint: its files, the checkpoints that it was trained from, and those that were trained from it."""
-    key = checkpoint_id(run, role, iteration)
     with store.read() as session:
+        key = queries.checkpoints.id_of(session, run, role, iteration)
         checkpoint, *ancestors = queries.checkpoints.lineage(session, key)
         return CheckpointDetail(
             checkpoint=checkpoint,

@@ -83,7 +83,7 @@ def next_question(
     name = person(request, annotator, "annotator", "query")
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
-        return _labelling(session, run, iteration, name)
+        return _labelling(session, queries.forks.made_by(session, run, iteration), iteration, name)
 
 
 @router.post("/{index}", status_code=201, responses=documented(404, 409))
@@ -98,9 +98,10 @@ def say(
     """Say whether a question's pseudo-label is right. The response has the next question. An annotator can annotate a
     question once. Two annotators who agree settle it; if they disagree, a third one decides."""
     name = person(request, body.annotator, "annotator")
-    row = AnnotationRow(question_id(run, iteration, index), name, body.verdict, body.note, datetime.now(UTC))
     with store.write() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
+        run = queries.forks.made_by(session, run, iteration)
+        row = AnnotationRow(question_id(run, iteration, index), name, body.verdict, body.note, datetime.now(UTC))
         if human.annotate(session, row):
             refresh_labels(session, run, iteration)
             # The figures are tested once the sample is over, not at every label. They are tested again when a question

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Response
@@ -35,13 +36,14 @@ def list_questions(
     store: StoreDependency, run: RunName, iteration: Iteration, query: Annotated[QuestionQuery, Query()]
 ) -> Response:
     """A page of an iteration's questions."""
-    after, limit = position(query.after, 2 if query.sort.endswith("p_hat") else 1), query.limit + 1
+    after, filters = position(query.after, 2 if query.sort.endswith("p_hat") else 1), query.as_filter()
+    listed = partial(queries.browse.list_questions, sort=query.sort, after=after, limit=query.limit + 1)
     with store.read_once() as session:
-        rows = queries.browse.list_questions(
-            session, run, iteration, query.as_filter(), sort=query.sort, after=after, limit=limit
-        )
+        rows = listed(session, run, iteration, filters)
         if not rows:
             queries.runs.refuse_iteration_without_questions(session, run, iteration)
+            if (maker := queries.forks.made_by(session, run, iteration)) != run:
+                rows = listed(session, maker, iteration, filters)
     page = rows[: query.limit]
     next_page = cursor(queries.browse.sort_key_of(page[-1], query.sort)) if len(rows) > query.limit else None
     return as_json(QuestionPage.model_validate({"items": page, "next": next_page}))
@@ -52,8 +54,8 @@ def list_questions(
 def get_question(store: StoreDependency, run: RunName, iteration: Iteration, index: Index) -> Response:
     """One question with every vote, all answers, the checkpoints that wrote them, the verdicts of oracles and people,
     its cluster, and the checkpoints that were trained on it."""
-    key = question_id(run, iteration, index)
     with store.read() as session:
+        key = question_id(queries.forks.made_by(session, run, iteration), iteration, index)
         detail = QuestionDetail.with_votes(
             queries.browse.get_question(session, key),
             queries.questions.rollouts_of_question(session, key),
@@ -69,7 +71,7 @@ def get_question(store: StoreDependency, run: RunName, iteration: Iteration, ind
 def get_statistics(store: StoreDependency, run: RunName, iteration: Iteration) -> Response:
     """The number of questions by verdict, and the histogram of p_hat."""
     with store.read() as session:
-        counts = queries.browse.vote_counts(session, run, iteration)
+        counts = queries.browse.vote_counts(session, queries.forks.made_by(session, run, iteration), iteration)
         if not counts:
             queries.runs.refuse_missing_iteration(session, run, iteration)
         stats = queries.figures.filter_stats_of(session, run).get(iteration)

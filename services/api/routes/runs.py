@@ -88,10 +88,10 @@ def get_run(store: StoreDependency, prefect: PrefectDependency, run: RunName) ->
 
 @router.get("/runs/{run}/stages", responses=documented(404))
 def list_stages(store: StoreDependency, run: RunName) -> list[Stage]:
-    """The stages that were started, by iteration and start."""
+    """The stages that the run has started, by iteration and start."""
     with store.read() as session:
         queries.runs.get_run(session, run)
-        return [*queries.ledger.stages_of(session, run)]
+        return [stage for stage in queries.ledger.stages_of(session, run) if stage.run == run]
 
 
 @router.get("/runs/{run}/log", responses=documented(404))
@@ -115,12 +115,13 @@ def get_remaining(installation: InstallationDependency, store: StoreDependency, 
 
 @router.get("/runs/{run}/iterations", responses=documented(404))
 def list_iterations(store: StoreDependency, run: RunName) -> list[IterationSummary]:
-    """The iterations that were begun, with their stages and the numbers of their questions by verdict."""
+    """The iterations that were begun or inherited, with their stages and the numbers of their questions by verdict."""
     with store.read() as session:
         queries.runs.get_run(session, run)
         stats, holder = queries.figures.filter_stats_of(session, run), queries.run_leases.run_holder(session, run)
         stages = groupby(queries.ledger.stages_of(session, run), key=lambda row: row.iteration)
-        return [IterationSummary.of(t, list(rows), stats.get(t), holder) for t, rows in stages]
+        inherited = queries.forks.inherited(session, run)
+        return [IterationSummary.of(t, list(rows), stats.get(t), holder, inherited.get(t)) for t, rows in stages]
 
 
 @router.get("/pool", responses=documented(404))

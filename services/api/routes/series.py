@@ -11,9 +11,10 @@ from core.figures import unknown_series
 from services.api.dependencies import RunName, StoreDependency
 from services.api.problems import documented, invalid
 from services.client import LARGEST_PAGE
+from services.views.series import SeriesPoint
 from storage import queries
 from storage.queries.runs import RUN_NAME
-from storage.rows import Over, SeriesPoint
+from storage.rows import Over
 
 router = APIRouter(tags=["figures"])
 
@@ -46,11 +47,15 @@ def list_series_of_runs(
         for missing in sorted({*run} - queries.runs.runs_named(session, run).keys()):
             queries.runs.get_run(session, missing)  # which raises
         points = queries.series.series_of_runs(session, run, name)
+        inherited = queries.forks.inherited_by(session, run)
     stored = [point for of_run in points.values() for point in of_run]
     for series in name:
         if fault := unknown_series(series, [point for point in stored if point.name == series]):
             raise invalid("name", fault, "query")
-    return [RunSeries(run=known, points=points.get(known, [])) for known in dict.fromkeys(run)]
+    return [
+        RunSeries(run=known, points=SeriesPoint.all_of(points.get(known, []), inherited.get(known, {})))
+        for known in dict.fromkeys(run)
+    ]
 
 
 @router.get("/runs/{run}/series", responses=documented(404))
@@ -68,6 +73,7 @@ def list_series(
     with store.read() as session:
         queries.runs.get_run(session, run)
         points = queries.series.series_of(session, run, name, over=over, oracle=oracle)
+        inherited = queries.forks.inherited(session, run)
     if name is not None and (fault := unknown_series(name, points)):
         raise invalid("name", fault, "query")
-    return points
+    return SeriesPoint.all_of(points, inherited)

@@ -44,7 +44,8 @@ def list_clusters(
     iteration has too many questions to compare."""
     with store.read() as session:
         queries.runs.refuse_missing_iteration(session, run, iteration)
-        clusters = queries.traces.largest_clusters(session, run, iteration, limit)
+        maker = queries.forks.made_by(session, run, iteration)
+        clusters = queries.traces.largest_clusters(session, maker, iteration, limit)
         return [ClusterSummary(number=number, size=size, example=example) for number, size, example in clusters]
 
 
@@ -58,8 +59,9 @@ def get_vote(
     sample_index: SampleIndex,
 ) -> VoteText:
     """One vote with the text that the Solver wrote."""
-    key = question_id(run, iteration, index)
     with store.read() as session:
+        run = queries.forks.made_by(session, run, iteration)
+        key = question_id(run, iteration, index)
         label = queries.browse.get_question(session, key).label
         votes = Vote.all_of(queries.questions.rollouts_of_question(session, key), label)
     for vote in votes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
+from sqlalchemy.orm import Session
 
 from core.types import Role, TrainingRollout
 from services.api.dependencies import Index, InstallationDependency, Iteration, RunName, StoreDependency
@@ -64,11 +65,17 @@ async def _training(run: RunName, role: Role, iteration: Iteration) -> Training:
 OfTraining = Annotated[Training, Depends(_training)]
 
 
+def _as_made(session: Session, training: Training) -> Training:
+    """The training under the name of the run that made its iteration. Raises `NotThere`."""
+    queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+    return replace(training, run=queries.forks.made_by(session, training.run, training.iteration))
+
+
 @router.get("/steps", responses=documented(404))
 def list_steps(store: StoreDependency, training: OfTraining) -> list[TrainingStep]:
     """The steps of a training of which rollouts are stored, those of 8 prompts a step: how many, and their rewards."""
     with store.read() as session:
-        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        training = _as_made(session, training)
         return queries.training_rollouts.steps_of(session, training)
 
 
@@ -83,7 +90,7 @@ def list_rollouts(
     """
     after = position(query.after, 3 if query.sort == "step" else 4)
     with store.read() as session:
-        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        training = _as_made(session, training)
         rows = queries.training_rollouts.list_rollouts(
             session,
             training,
@@ -113,7 +120,7 @@ def get_rollout(
 ) -> TrainingRolloutText:
     """One rollout of a training with the text that the model wrote."""
     with store.read() as session:
-        queries.runs.refuse_missing_iteration(session, training.run, training.iteration)
+        training = _as_made(session, training)
         row = queries.training_rollouts.find(session, training, step, prompt, rollout)
     files = training_texts_paths(installation.texts, training.run, training.iteration, training.role)
     texts = (text_of(file, row.prompt_key, rollout) for file in files)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.errors import CoevoError
+from core.settings.config import RunConfig
 from core.settings.costs import Budget
 from core.settings.parsing import comment_of, parse_config
 from core.settings.trees import by_dotted_names, with_overrides
@@ -16,13 +17,14 @@ from core.types import Flow
 from core.validation.bounds import Iterations
 from services.api import run_views
 from services.api.dependencies import InstallationDependency, PrefectDependency, RunName, StoreDependency
-from services.api.overrides import Override, Setting, configured
+from services.api.installation import Installation
+from services.api.overrides import Override, Setting, changed, configured
 from services.api.problems import documented, invalid
 from services.api.schemas import Preset, PresetDetails, Triggered
 from services.prefect.client import Prefect
 from services.prefect.flow_runs import EXISTING, FlowRun
 from storage import queries
-from storage.errors import NotThere
+from storage.errors import NotThere, StoreError
 from storage.queries.runs import RUN_NAME
 from storage.rows import RunDetail
 from storage.session import Store
@@ -41,8 +43,16 @@ class RunRequest(_Body):
     """A run to start. If a run of this name with the same preset and settings exists, it is continued."""
 
     name: str = Field(pattern=f"^{RUN_NAME.pattern}$", examples=["demo"])
-    preset: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", examples=["demo"], description="One of /presets.")
-    iterations: Iterations | None = Field(None, description="By default that of the preset.")
+    preset: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$", examples=["demo"], description="One of /presets."
+    )
+    from_run: str | None = Field(
+        None,
+        pattern=f"^{RUN_NAME.pattern}:[0-9]{{1,6}}$",
+        description="In place of a preset: an iteration of another run, such as `demo:3`, after which this one begins. "
+        "It has the other run's settings, and its iterations up to that one.",
+    )
+    iterations: Iterations | None = Field(None, description="By default that of the preset or of the other run.")
     overrides: dict[Setting, Override] = Field(
         default={},
         max_length=100,
@@ -50,7 +60,14 @@ class RunRequest(_Body):
         description="Settings by their dotted names, or in tables. A text must be one of the words that settings "
         "choose among, or the name of a benchmark or a suite of the server.",
     )
-    flow: Flow | None = Field(None, description="By default that of the preset.")
+    flow: Flow | None = Field(None, description="By default that of the preset or of the other run.")
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if (self.preset is None) == (self.from_run is None):
+            got = "neither" if self.preset is None else "both"
+            raise ValueError(f"preset: expected a preset or from_run, got {got}")
+        return self
 
 
 class CancelRequest(_Body):
@@ -94,10 +111,10 @@ def create_run(
     A run that cannot start is refused, as far as this process can know it (docs/api.md). The run's state says what
     becomes of one that was accepted.
     """
-    config = configured(installation, body.preset, body.iterations, body.overrides)
-    flow = config.kind
+    config = _config_of(store, installation, body)
+    flow, origin = config.kind, f"preset {body.preset}" if body.from_run is None else body.from_run
     if body.flow not in (None, flow):
-        raise invalid("flow", f"expected {flow}, the flow of preset {body.preset}, got {body.flow}")
+        raise invalid("flow", f"expected {flow}, the flow of {origin}, got {body.flow}")
     try:
         with store.read() as session:
             row = queries.runs.get_run(session, body.name)
@@ -105,18 +122,34 @@ def create_run(
         new = True
     else:
         new = False
-        if row.preset != body.preset:
+        if body.preset is not None and row.preset != body.preset:
             problem = f"exists with preset {row.preset}, got {body.preset}. Choose another name"
             raise HTTPException(409, f"run {row.name}: {problem}")
         queries.runs.refuse_other_settings(row, config)
         _refuse_fewer_iterations(row, body.iterations)
         _refuse_ended(row, config.iterations)
     try:
-        installation.refuse_unready(config, new)
+        if body.from_run is not None:
+            installation.refuse_unforkable(store, body.from_run, body.name, config)
+        installation.refuse_unready(config, new and body.from_run is None)
     except CoevoError as error:
-        raise invalid("preset", str(error)) from error
-    settings = {"preset": body.preset, "iterations": body.iterations or 0, "overrides": by_dotted_names(body.overrides)}
+        raise invalid("preset" if body.from_run is None else "from_run", str(error)) from error
+    begins = {"preset": body.preset} if body.from_run is None else {"preset": EXISTING, "from_run": body.from_run}
+    settings = {**begins, "iterations": body.iterations or 0, "overrides": by_dotted_names(body.overrides)}
     return _start(store, prefect, flow, body.name, settings)
+
+
+def _config_of(store: Store, installation: Installation, body: RunRequest) -> RunConfig:
+    """The configuration that the flow will make of a request. Raises `RequestValidationError`."""
+    if body.preset is not None:
+        return configured(installation, body.preset, body.iterations, body.overrides)
+    other = (body.from_run or "").partition(":")[0]
+    try:
+        with store.read() as session:
+            tree = queries.runs.config_of_run(session, other).model_dump(mode="json")
+    except StoreError as error:
+        raise invalid("from_run", str(error)) from error
+    return changed(installation, "from_run", f"run {other}", tree, body.iterations, body.overrides)
 
 
 @router.post("/runs/{run}/cancel", **_ON_A_RUN)

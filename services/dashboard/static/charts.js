@@ -15,6 +15,7 @@ import { Legend } from "./parts.js";
  *   hi?: number | null,
  *   n: number | null,
  *   estimated?: boolean,
+ *   inherited_from?: string | null,
  *   href?: string,
  * }} ChartPoint
  */
@@ -86,6 +87,7 @@ function pointTitle(point, isShare, unit, axis) {
     isShare ? percent(point.value) : `${number(point.value, 4)} ${unit}`,
     hasInterval(point) ? `95%: ${format(point.lo)} to ${format(point.hi)}` : "",
     point.n === null ? "" : countOf({ ...point, n: point.n }),
+    point.inherited_from ? `inherited from ${point.inherited_from}` : "",
   ];
   return lines.filter(Boolean).join("\n");
 }
@@ -101,8 +103,8 @@ const SYMBOLS = ["circle", "diamond"];
 
 /**
  * A figure over the iterations: one line for each series, each with its 95% band. Estimated points are hollow, and line
- * and band leave them out, because an estimate may miss a fall. The points of a dashed line are diamonds, so that points
- * far from their line can be told apart.
+ * and band leave them out, because an estimate may miss a fall. Those that the run has inherited are pale. The points of
+ * a dashed line are diamonds, so that points far from their line can be told apart.
  *
  * @param {{
  *   lines: ChartLine[], label: string, share?: boolean, height?: number, unit?: string, axis?: string, legend?: boolean,
@@ -164,6 +166,8 @@ export function IterationChart({
           r: axis === "step" ? 1.5 : 4.5,
           symbol: "symbol",
           fill: (point) => (point.estimated ? "var(--paper)" : point.colour),
+          fillOpacity: (point) => (point.inherited_from ? 0.25 : 1),
+          strokeOpacity: (point) => (point.inherited_from ? 0.5 : 1),
           strokeWidth: 2,
           href: (point) => point.href ?? null,
           title: (point) => pointTitle(point, share, unit, axis),

@@ -92,7 +92,7 @@ export function evaluatedAccuracy(seriesPoints) {
 export const latestPoint = (series) => series?.points.findLast((point) => !point.estimated) ?? series?.points.at(-1);
 
 /**
- * The points of a chart's lines as rows of a table; ~ marks an estimate.
+ * The points of a chart's lines as rows of a table; ~ marks an estimate. An inherited iteration has its run's name.
  *
  * @param {import("./charts.js").ChartLine[]} lines
  * @param {(value: number | null | undefined) => string} format
@@ -101,7 +101,7 @@ export const tableRows = (lines, format) =>
   lines.flatMap((line) =>
     line.points.map((point) => [
       line.name,
-      point.iteration,
+      point.inherited_from ? `${point.iteration} of ${point.inherited_from}` : point.iteration,
       `${point.estimated ? "~" : ""}${format(point.value)}`,
       point.lo === null ? "–" : `${format(point.lo)} – ${format(point.hi)}`,
       point.n !== null && point.estimated ? countOf({ ...point, n: point.n }) : point.n,

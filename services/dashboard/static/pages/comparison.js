@@ -39,6 +39,7 @@ export function ArmComparison({ names, colours }) {
       lo: interval?.lo,
       hi: interval?.hi,
       n: values.length,
+      inherited_from: arm.inherited !== null && iteration <= arm.inherited ? "other runs" : null,
     })),
   }));
   return html`<${Panel} title="Accuracy on the same questions" wide id="comparison" about=${about}>

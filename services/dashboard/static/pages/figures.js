@@ -124,6 +124,8 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
       .filter(({ role }) => role === "base" || role === "solver")
       .map((checkpoint) => [checkpoint.iteration, checkpoint]),
   );
+  const { title, about, points } = benchmarkAccuracy(seriesPoints, config);
+  const makers = new Map(points.map(({ iteration, inherited_from }) => [iteration, inherited_from]));
   /**
    * A figure of the checkpoints of some roles that the series do not have.
    *
@@ -138,10 +140,14 @@ export function BenchmarkAccuracy({ url, config, seriesPoints, checkpoints, eval
       .flatMap(({ id, iteration }) =>
         evaluations
           .filter(({ checkpoint }) => checkpoint === id)
-          .map((evaluation) => ({ ...evaluation[figure], iteration, href: checkpointUrl(id) })),
+          .map((evaluation) => ({
+            ...evaluation[figure],
+            iteration,
+            inherited_from: makers.get(iteration),
+            href: checkpointUrl(id),
+          })),
       ),
   });
-  const { title, about, points } = benchmarkAccuracy(seriesPoints, config);
   const line = {
     name: "pass@1",
     colour: "var(--c-held-out)",

@@ -3,7 +3,7 @@ import { html } from "/static/preact.js";
 import { unlessReport } from "../api.js";
 import { duration, humanise, number } from "../format.js";
 import { Panel, Share, Table } from "../parts.js";
-import { trainingUrl } from "../router.js";
+import { runUrl, trainingUrl } from "../router.js";
 import { benchmarkAccuracy, labelAccuracy } from "../series.js";
 
 /** @typedef {Schemas["IterationSummary"]} IterationSummary */
@@ -38,12 +38,12 @@ export function Iterations({ run, url, config, iterations, seriesPoints }) {
     "time",
   ];
   const rows = iterations.map((summary) => {
-    const { iteration, questions, kept, seconds, stages, now } = summary;
+    const { iteration, questions, kept, seconds, stages, now, inherited_from: maker } = summary;
     /** @param {SeriesPoint[] | undefined} points */
     const pointOf = (points) => points?.find((point) => point.iteration === iteration);
     const roles = stages.flatMap(({ stage }) => TRAINED_BY[stage] ?? []);
     return html`<tr key=${iteration}>
-      <th scope="row"><a href=${`${url}/${iteration}`}>Iteration ${iteration}</a>${now && html` <small>${humanise(now)}</small>`}</th>
+      <th scope="row"><a href=${`${url}/${iteration}`}>Iteration ${iteration}</a>${now && html` <small>${humanise(now)}</small>`}${maker && html` <small>of <a href=${runUrl(maker)}>${maker}</a></small>`}</th>
       <td data-label="questions">${number(questions)}</td>
       <td data-label="kept"><${Share} estimate=${kept} /></td>
       <td data-label="label accuracy"><${Share} estimate=${pointOf(label?.points)} /></td>

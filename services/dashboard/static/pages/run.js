@@ -124,7 +124,7 @@ function Run({ run, data, refetch }) {
   const hasPseudoLabels = makesNoLabels || seriesNamed(seriesPoints, "label_accuracy").length > 0;
   return html`
     <${Heading} breadcrumbs=${[["Runs", "/"]]} title=${run.name} aside=${html`<${RunStatus} run=${run} /><${Actions} run=${run} refetch=${refetch} />`}>
-      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · created ${timeAgo(run.created_at)}${!report && html` · <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a> · <a href=${`${url}/configuration`}>configuration</a>`}
+      ${run.preset ?? "no preset"} · ${config.solver.reward.type} · ${config.shared && "one model in both roles · "}seed ${run.seed} · ${run.inherited.map(({ run: maker, last }) => html`<span key=${maker}>iterations up to ${last} from <a href=${runUrl(maker)}>${maker}</a> · </span>`)}created ${timeAgo(run.created_at)}${!report && html` · <a href=${`/compare?run=${encodeURIComponent(run.name)}`}>compare with other runs</a> · <a href=${`${url}/configuration`}>configuration</a>`}
     </${Heading}>
     ${critical.items.length > 0 && html`<section class="banner" aria-label="Critical alerts that nobody has acknowledged"><${AlertList} alerts=${critical.items} refetch=${refetch} empty="" /></section>`}
     <${EditNotes} run=${run} refetch=${refetch} />
