@@ -64,7 +64,7 @@ AHEAD_KILLS: tuple[tuple[FaultPoint, str], ...] = (
     ("weights written", "1/train_challenger/1"),
     ("weights swapped", "1/train_challenger/1"),  # with which the third step is sampled; it has no swap of its own
     ("step ended", "1/train_challenger/2"),
-    ("weights swapped", "1/train_solver/0"),
+    ("weights swapped", "1/train_solver/1"),
     ("step ended", "1/train_solver/3"),
 )
 
