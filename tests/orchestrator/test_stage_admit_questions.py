@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.types import Question, question_id
+from core.types import Question, Role, question_id
 from orchestrator.installation.home import Home
 from orchestrator.runs import prepare
 from orchestrator.stages.admit_questions import admit_questions
@@ -43,13 +43,13 @@ def label(store: Store, home: Path, replies: Mapping[str, Sequence[str]], t: int
         stored_stage(store, home, label_questions, t, services=services)
 
 
-def add_solver(store: Store, t: int, parent: int | None = None) -> None:
-    """Store a Solver of iteration t whose files are those of the base model."""
+def add_checkpoint(store: Store, t: int, role: Role = "solver", parent: int | None = None) -> None:
+    """Store a checkpoint of iteration t whose files are those of the base model; `parent` is a Solver's iteration."""
     with store.write() as session:
         base = queries.checkpoints.get_checkpoint(session, "a/base/0")
         before = f"a/solver/{parent}" if parent else base.id
-        solver = replace(base, id=f"a/solver/{t}", role="solver", iteration=t, parent=before)
-        queries.checkpoints.add_checkpoint(session, solver, {})
+        made = replace(base, id=f"a/{role}/{t}", role=role, iteration=t, parent=before)
+        queries.checkpoints.add_checkpoint(session, made, {})
 
 
 @pytest.fixture
@@ -108,16 +108,19 @@ def test_a_run_whose_gates_refuse_all_questions_ends_with_an_error(labelled: Sto
         kept_questions(context_of(labelled, "a", 1, home=tmp_path))
 
 
-def test_a_state_goes_on_with_the_solver(sqlite: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_state_goes_on_with_the_solver(sqlite: Store, tmp_path: Path, shared: bool) -> None:
     """In each iteration, all votes on two questions of each level agree, so that one level opens in each."""
     gate = {"type": "ratchet", "groups": 2, "start": 0}
-    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.votes": 4, "dataset.gates": [gate]})
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.votes": 4, "dataset.gates": [gate], "shared": shared})
 
     def level_of(t: int, level: int) -> int:
+        if shared:  # C(t) votes, whose iteration has no state yet
+            add_checkpoint(sqlite, t, "challenger")
         replies = {f"What is {i}{' + 1' * level}?": ["\\boxed{9}"] * 4 for i in range(2)}
         label(sqlite, tmp_path, replies, t)
         state = stored_stage(sqlite, tmp_path, admit_questions, t)["gates"]["ratchet"]["state"]
-        add_solver(sqlite, t)
+        add_checkpoint(sqlite, t)
         return int(state["level"])
 
     assert [level_of(1, 0), level_of(2, 1)] == [1, 2]

@@ -22,7 +22,7 @@ from storage.session import Store
 from tests.fake_applications import answering
 from tests.fake_judge import chat_completion, correct_reply, judge_with
 from tests.fake_service import fake_service
-from tests.orchestrator.test_stage_admit_questions import add_solver, label, stored_stage
+from tests.orchestrator.test_stage_admit_questions import add_checkpoint, label, stored_stage
 from tests.synthetic_run import context_of
 
 # The Solver's votes: 6 of 10 for an answer, which is right for the first question only.
@@ -34,7 +34,7 @@ def prepared(store: Store, home: Path, gate: dict[str, Any], t: int = 3) -> None
     """A run with a gate, whose questions of iteration t are labelled; it has a Solver of each iteration before."""
     prepare(Home(home), store, "a", "demo", 0, {"dataset.gates": [gate], "serving.batches": 1})
     for earlier in range(1, t):
-        add_solver(store, earlier, earlier - 1)
+        add_checkpoint(store, earlier, parent=earlier - 1)
     label(store, home, REPLIES, t)
 
 
@@ -190,7 +190,7 @@ def test_the_chance_that_a_label_is_right_is_that_of_earlier_audits(
         ]
         with sqlite.write() as session:
             queries.questions.add_oracle_labels(session, labels)
-    add_solver(sqlite, 1)
+    add_checkpoint(sqlite, 1)
     label(sqlite, tmp_path, REPLIES, 2)
     with sqlite.write() as session:  # of this iteration: not looked at
         labels = [OracleLabel(question_id("a", 2, i), "exact", "right", None) for i in range(3)]
