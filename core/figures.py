@@ -23,6 +23,10 @@ ACCURACY = (HELD_OUT, TEST_TIME)
 LABELS, TRAINING_LABELS = "label_accuracy", "training_label_accuracy"
 # The share of the training's prompts that got a label, and the share of SCRL's negative labels that are wrong answers.
 LABELLED_SHARE, NEGATIVE_LABEL_ACCURACY = "training_labelled_share", "negative_label_accuracy"
+# How far the votes' agreement is above label accuracy; what the rollouts are that disagree with a label; and the
+# difficulty of the Challenger's questions, and of the benchmark's that the Solver can answer.
+OVERCONFIDENCE, DISAGREEING_WRONG = "overconfidence", "disagreeing_wrong_share"
+ASKED, SOLVED = "asked_difficulty", "solved_difficulty"
 _STEPS = "last steps of the training"
 _SHARE = re.compile(r"([a-z][a-z0-9_]*)_share")
 
@@ -100,6 +104,21 @@ _ALL: tuple[Figure, ...] = (
         n="audited",
         metric="pseudo_label_accuracy",
     ),
+    Figure(
+        OVERCONFIDENCE,
+        "",
+        "Overconfidence",
+        "Mean p_hat of audited questions minus their label accuracy",
+        "pseudo-labels",
+        n="audited",
+    ),
+    Figure(
+        DISAGREEING_WRONG,
+        "ratio",
+        "Disagreeing rollouts that are wrong",
+        "Mean share of wrong ones among a question's rollouts that disagree with its pseudo-label",
+        "questions",
+    ),
     _in_steps("policy_entropy", "nats", "Policy entropy", "Entropy of the Solver's policy, per token", "entropy"),
     _in_steps("kl", "nats", "KL to the reference", "The Solver's divergence from its reference, per token"),
     _in_steps(
@@ -156,6 +175,7 @@ _ALL: tuple[Figure, ...] = (
     ),
     Figure("duplicate_share", "ratio", "Duplicates", "Share of candidates that repeat another", "candidates"),
     Figure("p_hat", "ratio", "Mean p_hat", "Mean share of a question's votes that its pseudo-label got", "questions"),
+    Figure("split_share", "ratio", "Split votes", "Share of questions with 0 < p_hat < 1", "questions"),
     Figure(
         "truncated_share",
         "ratio",
@@ -172,6 +192,29 @@ _ALL: tuple[Figure, ...] = (
         "Share of questions in the largest cluster of similar questions",
         "questions",
         interval=False,
+    ),
+    Figure(
+        "skeletons",
+        "",
+        "Skeletons",
+        "Number of the questions' different sequences of operations",
+        "questions",
+        interval=False,
+    ),
+    Figure(
+        "same_skeleton_share",
+        "ratio",
+        "Pairs of the same skeleton",
+        "Share of pairs of questions with the same sequence of operations",
+        "questions",
+    ),
+    Figure(ASKED, "", "Difficulty of the asked", "Mean number of a question's operations", "questions"),
+    Figure(
+        SOLVED,
+        "",
+        "Difficulty of the solved",
+        "Mean number of operations of the benchmark's questions that the Solver solves",
+        "items",
     ),
     Figure(
         HELD_OUT,
@@ -269,6 +312,8 @@ _ALL: tuple[Figure, ...] = (
 SIGNS = (
     *("policy_entropy", "kl", "pseudo_reward", "majority_share", "right_prompt_share", "right_clusters"),
     *("wrong_clusters", "response_length", "vote_entropy", "unparsed_share", "ill_posed_share", "duplicate_share"),
+    *(OVERCONFIDENCE, DISAGREEING_WRONG, "split_share", ASKED, SOLVED, "skeletons", "same_skeleton_share"),
+    *("largest_cluster_share", "challenger_policy_entropy"),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in _ALL}
 # Figure -> the metric of each step of the Solver's training that it is made from.
@@ -289,6 +334,9 @@ RULES: dict[str, Rule] = {
     "malformed_share": Rule("all", "up", warning=0.1, critical=0.3),
     # How many tokens matter depends on the token limit of the run, so that this one must be asked for.
     "response_length": Rule("all", "either", warning=100, critical=500, usual=False),
+    # The guard's signals `unanimity` and `monotony` test these two; as alerts, they must be asked for.
+    "split_share": Rule("all", "down", warning=0.1, critical=0.25, usual=False),
+    "same_skeleton_share": Rule("all", "up", warning=0.1, critical=0.25, usual=False),
     HELD_OUT: Rule("", "down", warning=0.03, critical=0.1),
 }
 # Rule -> the figures that it tests. A rule that is not listed tests its own.

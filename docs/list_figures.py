@@ -28,7 +28,7 @@ def rules() -> Iterable[str]:
     for name, rule in RULES.items():
         tested = ", ".join(f"`{figure}`" for figure in figures_of_rule(name))
         unit = "" if FIGURES[name].unit == "ratio" else f" {FIGURES[name].unit}"
-        condition = "" if rule.usual else ", if it is among `figures`"
+        condition = "" if rule.usual else ", if in `figures`"
         sizes = f"{rule.warning:g}{unit} | {rule.critical:g}{unit}"
         yield f"| {tested}{condition} | {rule.over} | {rule.direction} | {sizes} |"
 

@@ -204,10 +204,11 @@ def test_add_a_method(tmp_path: Path) -> None:
 def test_add_a_figure(tmp_path: Path, sqlite: Store) -> None:
     """In a copy of the repository, every view of a figure has the example's."""
     copy, example = repository_in(tmp_path / "copy", "docs"), SECTIONS["Add a figure"]
+    after = '    "label_questions": (_vote_points, _candidate_points, asked_points),\n'
     changes = (
         ("core/figures.py", "\n)\n# The signs of", f"\n    {example['figures.py'].rstrip()},\n)\n# The signs of"),
         ("services/drift/series.py", "# Stage -> the functions", f"{example['series.py']}\n\n# Stage -> the functions"),
-        ("services/drift/series.py", '    "label_questions": (_vote_points, _candidate_points),\n', example["_AFTER"]),
+        ("services/drift/series.py", after, example["_AFTER"]),
     )
     for file, old, new in changes:
         assert (copy / file).read_text().count(old) == 1

@@ -161,8 +161,29 @@ def paired_share_difference(before: Sequence[float], after: Sequence[float]) -> 
     """
     if len(before) != len(after):
         raise ValueError(f"after: expected {len(before)} values, one for each item of `before`, got {len(after)}")
-    estimate = mean_share([(1 + new - old) / 2 for old, new in zip(before, after, strict=True)])
+    return stretched(mean_share([(1 + new - old) / 2 for old, new in zip(before, after, strict=True)]))
+
+
+def stretched(estimate: Estimate | None) -> Estimate | None:
+    """An estimate of (1 + d) / 2, which is in 0..1, as one of the difference d, which is in -1..1."""
     return estimate and Estimate(2 * estimate.value - 1, 2 * estimate.lo - 1, 2 * estimate.hi - 1, estimate.n)
+
+
+def pair_share(counts: Sequence[int]) -> Estimate | None:
+    """The share of the pairs of n items that are of one kind, with its 95% interval; None for fewer than two items.
+
+    `counts` has the number of items of each kind. Unlike the number of kinds, and unlike an entropy, the share does not
+    depend on n (Simpson 1949). It is a U-statistic. With h, the share of the other items that are of an item's kind,
+    its variance is (4 (n - 2) Var(h) + 2 p (1 - p)) / (n (n - 1)) (Hoeffding 1948, 5.13), and the interval is
+    `wilson_at`'s for as many independent pairs as have this variance. If all pairs agree, n pairs count as independent.
+    """
+    n = sum(counts)
+    if n < 2:
+        return None
+    p = sum(count * (count - 1) for count in counts) / (n * (n - 1))
+    of_items = sum(count * ((count - 1) / (n - 1) - p) ** 2 for count in counts) / n
+    variance = (4 * (n - 2) * of_items + 2 * p * (1 - p)) / (n * (n - 1))
+    return Estimate(p, *wilson_at(p, p * (1 - p) / variance if variance else n, n), n, "share")
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:

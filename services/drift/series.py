@@ -14,18 +14,21 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
-from core.figures import FIGURES, HELD_OUT, TEST_TIME
+from core.figures import DISAGREEING_WRONG, FIGURES, HELD_OUT, OVERCONFIDENCE, TEST_TIME
+from core.grading.answers import answer_key
 from core.settings.config import RunConfig
 from core.statistics.accuracy import Accuracy
 from core.statistics.audits import Stratum, stratified_share
 from core.statistics.estimates import Estimate, Sums, mean, mean_share, share
 from core.types import Stage
 from services.drift.training_labels import training_label_points
-from services.oracles.accuracy import SLICES, estimated, measured, measured_in
+from services.drift.world_figures import asked_points, solved_points
+from services.oracles.accuracy import SLICES, estimated, measured, measured_in, overconfidence
 from storage import queries
 from storage.rows import Over, SeriesPoint
 
-OF_LABELS = frozenset({"label_accuracy", "ill_posed_share"})  # what oracles say of the pseudo-labels
+# What oracles say of the pseudo-labels.
+OF_LABELS = frozenset({"label_accuracy", "ill_posed_share", OVERCONFIDENCE, DISAGREEING_WRONG})
 # Slice -> whether its questions were kept.
 _SLICES: tuple[tuple[Over, tuple[bool, ...]], ...] = (("kept", (True,)), ("all", (True, False)))
 
@@ -87,12 +90,36 @@ def points_of(session: Session, run: str, iteration: int) -> list[SeriesPoint]:
 
 
 def label_points(session: Session, run: str, iteration: int, _config: RunConfig | None = None) -> Iterator[SeriesPoint]:
-    """The points of each oracle for an iteration: label accuracy and the share of ill-posed questions."""
+    """The points of each oracle for an iteration: label accuracy and how far mean p_hat is above it, the share of
+    ill-posed questions and, unless the audit is of a sample, what is known of rollouts that disagree with the labels.
+    """
     for oracle in queries.series.oracles_at(session, run, iteration):
         for accuracy in measured_in(session, run, iteration, oracle):
             yield SeriesPoint.of(accuracy.figure, iteration, "label_accuracy", accuracy.over, oracle)
+            if (gap := overconfidence(session, run, accuracy)) is not None:
+                yield SeriesPoint.of(gap, iteration, OVERCONFIDENCE, accuracy.over, oracle)
         for over, figure in ill_posed_in(session, run, iteration, oracle).items():
             yield SeriesPoint.of(figure, iteration, "ill_posed_share", over, oracle)
+        if not queries.audits.sample_progress(session, run, iteration, oracle)[0]:
+            for over, figure in disagreeing_wrong(session, run, iteration, oracle).items():
+                yield SeriesPoint.of(figure, iteration, DISAGREEING_WRONG, over, oracle)
+
+
+def disagreeing_wrong(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, Estimate]:
+    """The mean share of a question's rollouts that are wrong, of those that disagree with its pseudo-label. TTPO (arXiv
+    2608.27448) says that they are mostly wrong even where the label is wrong too.
+
+    Over the questions that have such rollouts and whose true answer the oracle knows. A rollout without an answer is
+    wrong. Answers are compared with the truth by their keys (`answer_key`), without a grader.
+    """
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for is_kept, classes, m, truth in queries.series.disagreeing(session, run, iteration, oracle):
+        (_, agreeing), *others = classes
+        key = None if truth is None else answer_key(truth)  # None: the label is right, so no other answer is
+        right = sum(votes for answer, votes in others if answer_key(answer) == key)
+        shares[is_kept].append(1 - right / (m - agreeing))
+    figures = {over: mean_share([x for kept in kept_values for x in shares[kept]]) for over, kept_values in _SLICES}
+    return {over: figure for over, figure in figures.items() if figure is not None}
 
 
 def ill_posed_in(session: Session, run: str, iteration: int, oracle: str) -> dict[Over, Estimate]:
@@ -121,7 +148,8 @@ def _vote_points(session: Session, run: str, iteration: int, _config: RunConfig)
         total = sum(classes)
         entropy = -sum(count / total * math.log(count / total) for count in classes if count)
         entropies[kept] = entropies.get(kept, Sums(0, 0.0, 0.0)) + Sums(1, entropy, entropy * entropy)
-    shares = {"p_hat": labels["p_hat"], "unparsed_share": labels["unparsed"], "truncated_share": votes["truncated"]}
+    shares = {"p_hat": labels["p_hat"], "unparsed_share": labels["unparsed"], "split_share": labels["split"]}
+    shares["truncated_share"] = votes["truncated"]
     means = {"vote_entropy": entropies, "response_length": votes["tokens"]}
     for over, kept_values in _SLICES:
         for name, by_kept in shares.items():
@@ -196,10 +224,10 @@ def accuracy_name(config: RunConfig) -> str:
 _Compute = Callable[[Session, str, int, RunConfig], Iterable[SeriesPoint]]
 _AFTER: dict[Stage, tuple[_Compute, ...]] = {
     "audit_labels": (label_points,),
-    "label_questions": (_vote_points, _candidate_points),
+    "label_questions": (_vote_points, _candidate_points, asked_points),
     "generate_questions": (_candidate_points,),
-    "read_prompts": (_candidate_points,),
+    "read_prompts": (_candidate_points, asked_points),
     "train_challenger": (_training_points, training_label_points),
     "train_solver": (_training_points, training_label_points),
-    "evaluate": (_evaluation_points,),
+    "evaluate": (_evaluation_points, solved_points),
 }

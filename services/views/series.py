@@ -9,7 +9,7 @@ from statistics import fmean
 
 from sqlalchemy.orm import Session
 
-from core.figures import SOLVER_METRICS, figure_of, is_share
+from core.figures import ASKED, LABELS, OVERCONFIDENCE, SOLVER_METRICS, figure_of, is_share
 from core.statistics.estimates import Estimate
 from core.statistics.seeds import over_seeds
 from services.drift.series import OF_LABELS
@@ -18,7 +18,7 @@ from storage.errors import StoreError
 
 Curve = dict[int, Estimate]  # iteration or step -> figure
 # Series over several slices of the questions -> the slice that is compared; that of any other is all questions.
-SLICES = {"label_accuracy": "kept"}
+SLICES = {LABELS: "kept", OVERCONFIDENCE: "kept", ASKED: "kept"}
 
 
 def curves_of(

@@ -188,29 +188,39 @@ def _is_kept(stratum: str) -> bool:
     return stratum.startswith("kept ")
 
 
-def audited_cells(session: Session, run: str, oracle: str, *, kept_only: bool = False) -> list[Cell]:
-    """An oracle's verdicts in a run, counted by iteration and p_hat, for `core.statistics.calibration` to fit. Verdicts
-    outside the sample count too: at the same p_hat, audited questions are assumed to be like the others."""
+def audited_cells(
+    session: Session, run: str, oracle: str, *, iteration: int | None = None, kept_only: bool = False
+) -> list[Cell]:
+    """An oracle's verdicts in a run, or in one iteration, counted by iteration and p_hat, for
+    `core.statistics.calibration` to fit. Verdicts outside the sample count too: at the same p_hat, audited questions
+    are assumed to be like the others."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     counted = select(*key, func.count(), func.sum(_is_right())).select_from(PseudoLabels)
     counted = counted.join(OracleLabels, _SAME_QUESTION)
     conditions = [PseudoLabels.run == run, _LABELLED, OracleLabels.oracle == oracle]
+    if iteration is not None:
+        conditions.append(PseudoLabels.iteration == iteration)
     if kept_only:
         conditions.append(PseudoLabels.verdict == "kept")
     rows: Iterable[Any] = session.execute(counted.where(*conditions).group_by(*key).order_by(*key))
     return [Cell(*row) for row in rows]
 
 
-def p_hats_of(session: Session, run: str, *, kept_only: bool = False) -> dict[int, dict[float, int]]:
-    """Iteration -> p_hat -> number of pseudo-labels; with `kept_only`, those of kept questions."""
+def p_hats_of(
+    session: Session, run: str, *, iteration: int | None = None, kept_only: bool = False
+) -> dict[int, dict[float, int]]:
+    """Iteration -> p_hat -> number of pseudo-labels, of one iteration if it is given; with `kept_only`, those of kept
+    questions."""
     key = (PseudoLabels.iteration, PseudoLabels.p_hat)
     voted = [PseudoLabels.run == run, _LABELLED]
+    if iteration is not None:
+        voted.append(PseudoLabels.iteration == iteration)
     if kept_only:
         voted.append(PseudoLabels.verdict == "kept")
     counts: dict[int, dict[float, int]] = {}
     rows: Iterable[Any] = session.execute(select(*key, func.count()).where(*voted).group_by(*key).order_by(*key))
-    for iteration, p_hat, count in rows:
-        counts.setdefault(iteration, {})[p_hat] = count
+    for t, p_hat, count in rows:
+        counts.setdefault(t, {})[p_hat] = count
     return counts
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Integer, cast, func, select, update
+from sqlalchemy import Integer, cast, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from core.statistics.accuracy import Accuracy, accuracy
@@ -173,6 +173,20 @@ def evaluated(session: Session, run: str) -> list[tuple[str, str]]:
 def evaluations_of(session: Session, checkpoint: str, benchmark: str) -> list[Evaluated]:
     """The results of a run's checkpoint on a benchmark, as the run evaluated it, by item id."""
     return results_of(session, evaluation_id(checkpoint, benchmark))
+
+
+def problems_answered(session: Session, checkpoint: str, benchmark: str) -> list[tuple[str, bool]]:
+    """(text, whether the greedy answer or the majority is right) of each benchmark question that a run's checkpoint has
+    answered in an evaluation by the run; none if it is not stored what was asked."""
+    row, item = EvaluatedItems, BenchmarkItems
+    evaluation = find_evaluation(session, evaluation_id(checkpoint, benchmark))
+    asked = evaluation.manifest.get("benchmark") if evaluation is not None else None
+    if evaluation is None or asked is None:
+        return []
+    right = or_(row.majority_correct, func.coalesce(row.greedy_correct, False))
+    joined = select(item.problem, right).join_from(row, item, item.item_id == row.item_id)
+    of_evaluation = (row.evaluation_id == evaluation.id, item.sha256 == asked["sha256"])
+    return [(problem, bool(is_right)) for problem, is_right in session.execute(joined.where(*of_evaluation))]
 
 
 @dataclass(frozen=True, slots=True)

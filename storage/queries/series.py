@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from core.statistics.audits import stratum_of
 from core.statistics.estimates import Sums
-from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Rollouts, Series
+from storage.models import AuditSamples, OracleLabels, PseudoLabels, QuestionClusters, Questions, Rollouts, Series
 from storage.queries.tables import columns, find_rows, insert_into, table_of
 from storage.rows import SeriesPoint
 
@@ -59,11 +59,13 @@ def series_of_runs(session: Session, runs: Sequence[str], names: Sequence[str]) 
 
 
 def label_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
-    """Sums of `p_hat` and of `unparsed`, the share of a question's votes that have no answer, over the questions that
-    were voted on: name -> kept -> sums."""
+    """Sums of `p_hat`, of `unparsed`, the share of a question's votes that have no answer, and of `split`, which is 1
+    for a question with 0 < p_hat < 1, over the questions that were voted on: name -> kept -> sums."""
     unparsed = 1.0 - cast(PseudoLabels.parsed, Float) / PseudoLabels.m
+    split = case((and_(PseudoLabels.p_hat > 0, PseudoLabels.p_hat < 1), 1.0), else_=0.0)
     voted = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.m > 0]
-    return _sums(session, select(_is_kept(), PseudoLabels.p_hat, unparsed).where(*voted), ("p_hat", "unparsed"))
+    by_question = select(_is_kept(), PseudoLabels.p_hat, unparsed, split).where(*voted)
+    return _sums(session, by_question, ("p_hat", "unparsed", "split"))
 
 
 def vote_sums(session: Session, run: str, iteration: int) -> dict[str, dict[bool, Sums]]:
@@ -108,6 +110,33 @@ def vote_classes(session: Session, run: str, iteration: int) -> Iterator[tuple[b
         if len(rows) < _PAGE:
             return
         after = rows[-1][0]
+
+
+def disagreeing(
+    session: Session, run: str, iteration: int, oracle: str
+) -> list[tuple[bool, list[tuple[str, int]], int, str | None]]:
+    """(kept, answer classes, rollouts, truth) of each question with rollouts that disagree with its pseudo-label and
+    with a true answer of the oracle. The truth is None if the pseudo-label is right."""
+    fields = (PseudoLabels.classes, PseudoLabels.m, OracleLabels.verdict, OracleLabels.truth)
+    joined = select(_is_kept(), *fields).join_from(
+        PseudoLabels, OracleLabels, OracleLabels.question_id == PseudoLabels.question_id
+    )
+    conditions = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, PseudoLabels.votes > 0]
+    conditions += [PseudoLabels.votes < PseudoLabels.m, OracleLabels.oracle == oracle, OracleLabels.truth.is_not(None)]
+    rows: Iterable[Any] = session.execute(joined.where(*conditions, OracleLabels.verdict.in_(("right", "wrong"))))
+    return [
+        (bool(is_kept), [(answer, votes) for answer, votes in classes], m, None if verdict == "right" else truth)
+        for is_kept, classes, m, verdict, truth in rows
+    ]
+
+
+def question_texts(session: Session, run: str, iteration: int) -> list[tuple[bool, str]]:
+    """(kept, text) of each well-formed question that has its verdict."""
+    of_question = select(_is_kept(), Questions.text).join_from(
+        PseudoLabels, Questions, Questions.id == PseudoLabels.question_id
+    )
+    conditions = [PseudoLabels.run == run, PseudoLabels.iteration == iteration, Questions.text.is_not(None)]
+    return [(bool(is_kept), str(text)) for is_kept, text in session.execute(of_question.where(*conditions))]
 
 
 def oracles_at(session: Session, run: str, iteration: int) -> list[str]:

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.statistics.estimates import Estimate, Sums, average, mean_share, paired_share_difference
+from core.statistics.audits import Stratum, stratified_share
+from core.statistics.estimates import (
+    Estimate,
+    Sums,
+    average,
+    difference,
+    mean_share,
+    pair_share,
+    paired_share_difference,
+)
 
 # Rates: all equal, or from a Beta distribution with these parameters.
 EQUAL = (0.05, 0.3, 0.5, 0.9)
@@ -122,3 +131,49 @@ def test_an_average_by_hand() -> None:
     """Half-widths 0.3 below and 0.4 below make 0.5, over two benchmarks 0.25."""
     estimate = average([Estimate(0.5, 0.2, 0.6, 10), Estimate(0.7, 0.3, 0.7, 20)])
     assert (estimate.value, estimate.lo, estimate.hi, estimate.n) == pytest.approx((0.6, 0.35, 0.65, 30))
+
+
+# How often a label is right that got this share of the votes.
+RIGHT = {
+    "as often as the votes agree": lambda p_hat: p_hat,
+    "more often": lambda p_hat: np.minimum(1, p_hat + 0.4),
+    "equally often": lambda p_hat: np.full_like(p_hat, 0.3),
+    "the less often, the surer": lambda p_hat: 1 - p_hat,
+    "hardly ever": lambda p_hat: np.full_like(p_hat, 0.01),
+}
+
+
+@pytest.mark.parametrize("audited", [100, 640])
+@pytest.mark.parametrize("right", RIGHT)
+def test_the_interval_of_overconfidence_contains_the_truth(right: str, audited: int) -> None:
+    """Of 640 labels all are audited, or a sample of two strata, so that its interval is made from those of mean p_hat
+    and of label accuracy (`services.oracles.accuracy.overconfidence`)."""
+    random, held, chance = np.random.default_rng([audited, *right.encode()]), 0, RIGHT[right]
+    p_hats = np.arange(3, 11) / 10
+    truth = float((p_hats - chance(p_hats)).mean())
+    for _ in range(REPEATS):
+        p_hat = random.choice(p_hats, 640)
+        of_labels = random.random(640) < chance(p_hat)
+        if audited == 640:
+            estimate = paired_share_difference(of_labels.astype(float).tolist(), p_hat.tolist())
+        else:
+            strata = [of_labels[p_hat < 0.6], of_labels[p_hat >= 0.6]]
+            drawn = [stratum[: round(audited * len(stratum) / 640)] for stratum in strata]
+            counts = [Stratum(len(a), len(b), int(b.sum())) for a, b in zip(strata, drawn, strict=True)]
+            estimate = difference(mean_share(p_hat.tolist()), stratified_share(counts))
+        held += estimate.lo <= truth <= estimate.hi
+    print(f"labels are right {right}, {audited} audits: {held / REPEATS:.1%}")
+    assert 0.935 - 2 * ERROR < held / REPEATS < 0.98 + 2 * ERROR
+
+
+@pytest.mark.parametrize("n", [20, 100, 640])
+@pytest.mark.parametrize("kinds", [[0.99, 0.01], [0.3, 0.2, *[0.5 / 2_000] * 2_000], [0.1] * 10, [0.001] * 1_000])
+def test_the_interval_of_the_share_of_pairs_contains_the_truth(kinds: list[float], n: int) -> None:
+    """It is too wide where all kinds are equally common."""
+    random, truth = np.random.default_rng([n, len(kinds)]), float(np.square(kinds).sum())
+    estimates = [pair_share(counts[counts > 0].tolist()) for counts in random.multinomial(n, kinds, REPEATS)]
+    held = sum(estimate.lo <= truth <= estimate.hi for estimate in estimates)
+    print(f"{len(kinds)} kinds, n = {n}: {held / REPEATS:.1%}")
+    assert held / REPEATS > 0.94 - 2 * ERROR
+    values = np.array([estimate.value for estimate in estimates])
+    assert values.mean() == pytest.approx(truth, abs=3 * values.std() / REPEATS**0.5)  # whatever n is

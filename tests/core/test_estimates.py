@@ -13,6 +13,7 @@ from core.statistics.estimates import (
     difference,
     mean,
     mean_share,
+    pair_share,
     paired_share_difference,
     share,
     wilson,
@@ -106,6 +107,18 @@ def test_the_interval_is_computed_over_items_and_not_over_samples() -> None:
 def test_a_paired_difference_needs_as_many_values_after_as_before() -> None:
     with pytest.raises(ValueError, match=r"^after: "):
         paired_share_difference([0.1, 0.2], [0.1])
+
+
+def test_the_share_of_pairs_of_one_kind_by_hand() -> None:
+    # Of three, one and one items, 3 of 10 pairs are of one kind. Of the others, half, half, half, none and none are of
+    # an item's kind: their variance is (3 * 0.2² + 2 * 0.3²) / 5 = 0.06, and that of the share is
+    # (4 * 3 * 0.06 + 2 * 0.3 * 0.7) / 20 = 0.057, as of 0.21 / 0.057 = 3.684 independent pairs.
+    estimate = pair_share([1, 3, 1])
+    assert (estimate.value, estimate.n, estimate.interval) == (pytest.approx(0.3), 5, "share")
+    assert (estimate.lo, estimate.hi) == pytest.approx(wilson_at(0.3, 0.21 / 0.057, 5))
+    assert pair_share([1, 1, 1]) == Estimate(0.0, *wilson_at(0.0, 3, 3), 3)
+    assert pair_share([4]) == Estimate(1.0, *wilson_at(1.0, 4, 4), 4)
+    assert [pair_share([]), pair_share([1])] == [None, None]
 
 
 def test_equal_values_have_no_spread_though_their_sums_are_rounded() -> None:

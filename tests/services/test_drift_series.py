@@ -11,9 +11,20 @@ from sqlalchemy import update
 from core.figures import FIGURES
 from core.settings.parsing import parse_config
 from core.statistics.audits import Stratum, stratified_share
-from core.statistics.estimates import Estimate, mean_share, share
+from core.statistics.estimates import Estimate, difference, mean, mean_share, pair_share, paired_share_difference, share
 from core.statistics.guard import Alarm
-from core.types import STAGES, OracleLabel, Stage, question_id
+from core.types import (
+    STAGES,
+    BenchmarkItem,
+    Evaluated,
+    LabelledQuestion,
+    OracleLabel,
+    OracleVerdict,
+    PseudoLabel,
+    Question,
+    Stage,
+    question_id,
+)
 from services.drift.alerts import record
 from services.drift.series import points_of, refresh, refresh_after, refresh_labels
 from storage import queries
@@ -39,6 +50,17 @@ def test_the_series_of_an_iteration_by_hand(filled: Store) -> None:
         ("label_accuracy", "all", "exact"): share(2, 4),
         ("ill_posed_share", "kept", "exact"): share(0, 2),
         ("ill_posed_share", "all", "exact"): share(1, 4),
+        # p_hat is 0.5, 0.75, 1 and 0.25; the labels are right, wrong, right and of an ill-posed question.
+        ("overconfidence", "kept", "exact"): paired_share_difference([1, 0], [0.5, 0.75]),
+        ("overconfidence", "all", "exact"): paired_share_difference([1, 0, 1, 0], [0.5, 0.75, 1.0, 0.25]),
+        ("disagreeing_wrong_share", "kept", "exact"): mean_share([1.0, 1.0]),
+        ("split_share", "kept", ""): share(2, 2),
+        ("split_share", "all", ""): share(3, 4),
+        # Three of four questions are of the tiny world, with one operation each: two sums and a product.
+        ("asked_difficulty", "kept", ""): Estimate(1, 1, 1, 2),
+        ("asked_difficulty", "all", ""): Estimate(1, 1, 1, 3),
+        ("skeletons", "all", ""): Estimate(2, None, None, 3),
+        ("same_skeleton_share", "all", ""): pair_share([2, 1]),
         ("kept_share", "all", ""): share(2, len(QUESTIONS)),
         ("malformed_share", "all", ""): share(1, len(QUESTIONS)),
         ("duplicate_share", "all", ""): share(0, len(QUESTIONS)),
@@ -55,6 +77,7 @@ def test_the_series_of_an_iteration_by_hand(filled: Store) -> None:
         got = (point.value, point.lo, point.hi, point.n)
         assert got == pytest.approx((estimate.value, estimate.lo, estimate.hi, estimate.n)), key
     assert ("kl", "", "") not in by_key  # the step's KL is not a number
+    assert ("solved_difficulty", "", "") not in by_key  # it is not stored what the Solver was asked
 
 
 def test_the_series_of_labels_and_of_right_and_wrong_rollouts_by_hand(filled: Store) -> None:
@@ -128,6 +151,71 @@ def test_a_sample_s_figures_are_weighted_by_the_strata_s_sizes(filled: Store) ->
     assert figure(by_key["label_accuracy", "all", "judge"]) == stratified_share([*strata.values()])
     assert figure(by_key["ill_posed_share", "all", "judge"]) == stratified_share(ill_posed)
     assert figure(by_key["ill_posed_share", "all", "exact"]) == share(1, 4)
+    of_all = mean_share([0.5, 0.75, 1.0, 0.25])
+    assert figure(by_key["overconfidence", "all", "judge"]) == difference(of_all, stratified_share([*strata.values()]))
+    assert ("disagreeing_wrong_share", "all", "judge") not in by_key
+
+
+@pytest.mark.parametrize(
+    ("classes", "m", "verdict", "truth", "expected"),
+    [
+        ([("3", 6), ("4", 2)], 10, "right", "3", 1.0),  # two answers and two rollouts without one
+        ([("3", 6), ("4", 2)], 10, "wrong", "5", 1.0),
+        ([("3", 6), ("4", 2)], 10, "wrong", "4", 0.5),
+        ([("3", 5), ("2", 3), ("4.0", 2)], 10, "wrong", "4", 0.6),
+        ([("3", 6), ("4", 4)], 10, "wrong", "4", 0.0),
+        ([("3", 10)], 10, "wrong", "4", None),  # no rollout disagrees
+        ([("3", 6), ("4", 2)], 10, "wrong", None, None),  # the oracle does not know the truth
+        ([("3", 6), ("4", 2)], 10, "ill_posed", "4", None),
+    ],
+)
+def test_the_rollouts_that_disagree_with_a_label_and_are_wrong_by_hand(
+    store: Store,
+    classes: list[tuple[str, int]],
+    m: int,
+    verdict: OracleVerdict,
+    truth: str | None,
+    expected: float | None,
+) -> None:
+    label = PseudoLabel(classes[0][0], classes[0][1], m, sum(n for _, n in classes), 0, 0.5, "all", tuple(classes))
+    run = audited_run(store, [None], n=0)
+    key = question_id(run, 1, 0)
+    with store.write() as session:
+        queries.questions.add_questions(session, [Question(key, run, 1, 0, "q", "q", None, 0)])
+        queries.questions.add_labels(session, [LabelledQuestion(key, "q", label, "too_easy")])
+        queries.questions.add_oracle_labels(session, [OracleLabel(key, "given", verdict, truth)])
+    by_key = points(store)
+    assert ("disagreeing_wrong_share", "kept", "given") not in by_key
+    got = by_key.get(("disagreeing_wrong_share", "all", "given"))
+    assert (got and (got.value, got.n)) == (None if expected is None else (pytest.approx(expected), 1))
+
+
+@pytest.mark.parametrize(("strange", "known"), [(1, True), (3, False)])
+def test_the_difficulty_of_a_benchmark_is_that_of_its_questions_that_the_solver_answers_right(
+    filled: Store, strange: int, known: bool
+) -> None:
+    """Three questions of the tiny world, two of which are answered right, and others that no program reads."""
+    problems = ["What is 1 + 2?", "What is 1 + 2 + 3 + 4?", "What is 5 - 2 - 1?", *["Which is even?"] * strange]
+    items = [BenchmarkItem(f"i{i}", problem, "1", None, None) for i, problem in enumerate(problems)]
+    results = [Evaluated(item.id, None, 4, 1, i == 0, i == 1) for i, item in enumerate(items)]
+    solver = f"{RUN}/base/0"
+    with filled.write() as session:
+        queries.evaluations.add_benchmark_items(session, "its sha256", items)
+        manifest = {"benchmark": {"sha256": "its sha256"}}
+        names = {"model": solver, "checkpoint": solver, "run": RUN, "benchmark": "micro"}
+        key = queries.evaluations.begin_evaluation(session, manifest=manifest, **names).id
+        queries.evaluations.add_results(session, key, results)
+    solved = points(filled, 0).get(("solved_difficulty", "", ""))
+    assert (solved and figure(solved)) == (mean([1, 3]) if known else None)
+
+
+def test_of_questions_that_no_program_reads_nothing_is_said(store: Store) -> None:
+    run = audited_run(store, [None], n=3)
+    with store.write() as session:
+        named = [Question(question_id(run, 1, i), run, 1, i, "What is 1 + 1?", "", None, i) for i in (3, 4)]
+        queries.questions.add_questions(session, named)
+        queries.questions.add_labels(session, [LabelledQuestion(q.id, q.text, None, "duplicate") for q in named])
+    assert not {"asked_difficulty", "skeletons", "same_skeleton_share"} & {name for name, *_ in points(store)}
 
 
 def test_refreshing_replaces_old_figures_with_new_ones(filled: Store) -> None:
@@ -181,11 +269,11 @@ def test_each_stage_stores_the_series_that_it_completes(filled: Store) -> None:
         )
     assert "challenger_reward" in stored_after(filled, "train_challenger")
     assert not {"p_hat", "held_out", "label_accuracy"} & stored_after(filled, "generate_questions")
-    assert {"kept_share", "p_hat", "vote_entropy"} <= stored_after(filled, "label_questions")
+    assert {"kept_share", "p_hat", "vote_entropy", "skeletons"} <= stored_after(filled, "label_questions")
     assert "held_out" not in stored_after(filled, "train_solver")
     assert "held_out" in stored_after(filled, "evaluate")
     assert "label_accuracy" not in stored_after(filled, "evaluate")
-    assert {"label_accuracy", "ill_posed_share"} <= stored_after(filled, "audit_labels")
+    assert {"label_accuracy", "overconfidence", "ill_posed_share"} <= stored_after(filled, "audit_labels")
 
 
 def test_the_stages_together_store_all_series_and_a_second_time_changes_nothing(filled: Store) -> None:

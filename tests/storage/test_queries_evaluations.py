@@ -68,6 +68,24 @@ def test_questions_without_a_greedy_answer_are_not_counted_in_greedy_accuracy(st
     assert (none.greedy, none.accuracy, none.majority) == (None, None, share(1, 1))
 
 
+def test_the_questions_of_a_run_s_evaluation_are_answered_right_greedily_or_by_majority(store: Store) -> None:
+    run = fresh_run(store)
+    base, asked = f"{run}/base/0", {"benchmark": {"sha256": f"sha of {run}"}}
+    items = [BenchmarkItem(name, f"question {name}", "1", None, None) for name in "abcde"]
+    names = {"run": run, "model": base, "checkpoint": base, "benchmark": "micro"}
+    key = writes(store).evaluations.begin_evaluation(manifest=asked, **names).id
+    right = {"a": (True, False), "b": (False, True), "c": (None, True), "d": (None, False)}  # greedily, by majority
+    writes(store).evaluations.add_results(key, [Evaluated(name, None, 4, 2, *of) for name, of in right.items()])
+    assert reads(store).evaluations.problems_answered(base, "micro") == []  # the questions are not stored
+    for sha256, of_benchmark in ((f"sha of {run}", items), ("another", [BenchmarkItem("a", "other", "1", None, None)])):
+        writes(store).evaluations.add_benchmark_items(sha256, of_benchmark)
+    expected = {"question a": True, "question b": True, "question c": True, "question d": False}
+    assert dict(reads(store).evaluations.problems_answered(base, "micro")) == expected
+    assert reads(store).evaluations.problems_answered(base, "other") == []
+    base = evaluated(store, micro=[Evaluated("a", None, 4, 2, True, True)])[1]  # it is not stored what was asked
+    assert reads(store).evaluations.problems_answered(base, "micro") == []
+
+
 def test_equal_results_have_equal_sums(store: Store) -> None:
     """As floats, 3/10 + 0/10 is less than 1/10 + 2/10, so the later of two equal iterations would be the better one."""
     of_one, of_other = (

@@ -61,6 +61,7 @@ def test_label_sums_and_vote_sums_are_those_computed_by_hand(store: Store) -> No
         labels, votes = queries.series.label_sums(session, run, 1), queries.series.vote_sums(session, run, 1)
         assert labels["p_hat"] == {True: Sums(2, 1.0, 0.5), False: Sums(2, 1.0, 1.0)}
         assert labels["unparsed"] == {True: Sums(2, 0.5, 0.25), False: Sums(2, 1.0, 1.0)}
+        assert labels["split"] == {True: Sums(2, 2.0, 2.0), False: Sums(2, 0.0, 0.0)}  # all four votes agree, or none
         assert votes["tokens"] == {True: Sums(2, 20.0, 250.0), False: Sums(2, 10.0, 82.0)}
         assert votes["truncated"] == {True: Sums(2, 0.25, 0.0625), False: Sums(2, 0.25, 0.0625)}
         assert list(queries.series.vote_classes(session, run, 1)) == [(True, [2, 2]), (True, [2]), (False, [4])]
@@ -108,6 +109,30 @@ def test_ill_posed_questions_are_counted_within_the_oracle_s_own_sample(store: S
         writes(store).audits.add_samples([SampleRow(key, oracle, run, 1, stratum, 0)])
     for oracle, stratum in strata.items():
         assert reads(store).series.ill_posed_by_stratum(run, 1, oracle) == {stratum: 1}
+
+
+def test_questions_with_rollouts_that_disagree_have_their_classes_and_their_truth_if_the_label_is_wrong(
+    store: Store,
+) -> None:
+    """Question 0 has a wrong label, question 1 a right one; all rollouts agree on question 2, and 3 has no label."""
+    run = fill(store)
+    answers: tuple[tuple[OracleVerdict, str | None], ...] = (("wrong", "4"), ("right", "3"), ("right", "3"))
+    labels = [OracleLabel(question_id(run, 1, i), "exact", *answer) for i, answer in enumerate(answers)]
+    labels += [OracleLabel(question_id(run, 1, 3), "exact", "unknown", "5")]
+    labels += [OracleLabel(question_id(run, 1, i), "human", "wrong", None) for i in range(2)]  # truth not known
+    writes(store).questions.add_oracle_labels(labels)
+    rows = reads(store).series.disagreeing(run, 1, "exact")
+    assert sorted(rows, key=str) == [(True, [("3", 2), ("4", 2)], 4, "4"), (True, [("3", 2)], 4, None)]
+    assert reads(store).series.disagreeing(run, 1, "human") == reads(store).series.disagreeing(run, 2, "exact") == []
+
+
+def test_the_texts_of_well_formed_questions_say_whether_they_were_kept(store: Store) -> None:
+    run = fill(store)
+    malformed = Question(question_id(run, 1, 9), run, 1, 9, None, "q", f"{run}/base/0", 9)
+    writes(store).questions.add_questions([malformed])
+    writes(store).questions.add_labels([LabelledQuestion(malformed.id, None, None, "malformed")])
+    assert sorted(reads(store).series.question_texts(run, 1)) == [(False, "q")] * 3 + [(True, "q")] * 2
+    assert reads(store).series.question_texts(run, 2) == []
 
 
 def test_cluster_sizes_are_the_largest_cluster_and_the_number_of_questions(store: Store) -> None:

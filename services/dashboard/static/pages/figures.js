@@ -236,7 +236,7 @@ export function Signals({ seriesPoints }) {
     ),
   );
   return html`<${Panel} title="Signs of collapse" wide table=${{ head: TABLE_HEAD, rows }}
-    about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, fewer strategies among the rollouts, and repeated questions.">
+    about="Signs that a training collapses: falling entropy, a KL that jumps together with the pseudo-reward, answers that get much shorter or longer, fewer strategies among the rollouts, repeated questions, votes that agree more often than labels are right, and questions harder than those that the Solver solves.">
     ${signals.length === 0 && html`<${Empty}>No iteration has been measured yet.</${Empty}>`}
     <div class="small-multiples">
       ${signals.map(
