@@ -4,17 +4,17 @@ The signals come from these sources. SRT (arXiv 2505.21444), 4.1.1 and E: the ps
 it, held-out accuracy falls, and every prompt gets the same answer. EVOL-RL (arXiv 2509.15194), 2.3: entropy vanishes;
 its appendix, and SCRL (arXiv 2603.19880), Figure 3: the accuracy of the majority during training. R-Zero (arXiv
 2508.05004), B.2 and H: pass@1 declines after an early peak. Two signals are about the Challenger, which may earn its
-reward by ill-posed or repeated questions.
+reward by ill-posed or repeated questions. The last four are read from the run's series (`core.statistics.signs`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field, field_validator
 
@@ -22,7 +22,19 @@ from core.statistics.decline import Fall
 from core.validation.bounds import Positive, SettingsTable, Share
 
 Action = Literal["ignore", "warn", "pause", "roll_back", "stop"]  # from the mildest to the strongest
-Signal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels", "decline", "ill_posed", "repetition"]
+Signal = Literal[
+    "hacking",
+    "one_answer",
+    "no_entropy",
+    "wrong_labels",
+    "decline",
+    "ill_posed",
+    "repetition",
+    "overconfidence",
+    "out_of_reach",
+    "unanimity",
+    "monotony",
+]
 StepSignal = Literal["hacking", "one_answer", "no_entropy", "wrong_labels"]
 
 # The metrics of a training step from which the signals are computed.
@@ -42,6 +54,10 @@ _ALARM_IF: dict[Signal, tuple[str, float, str]] = {  # before the threshold, the
     "decline": ("pass@1 is below the best by more than chance explains, and by more than", 100, " points"),
     "ill_posed": ("the share is above", 100, "%"),
     "repetition": ("the share is above", 100, "%"),
+    "overconfidence": ("mean p_hat is above label accuracy by more than", 100, " points"),
+    "out_of_reach": ("the kept questions take more than", 1, " operations"),
+    "unanimity": ("the share of questions that split the votes is at most", 100, "%"),
+    "monotony": ("the share of pairs of questions with the same skeleton is at least", 100, "%"),
 }
 
 _STRENGTH = {action: strength for strength, action in enumerate(get_args(Action))}
@@ -99,6 +115,15 @@ class Alarm:
     value: float
     threshold: float
     step: int | None  # of the Solver's training; None for a signal of the whole iteration
+    text: str
+
+
+class Sign(NamedTuple):
+    """A signal that showed in an iteration's series: the value and the threshold that it crossed."""
+
+    signal: Signal
+    value: float
+    threshold: float
     text: str
 
 
@@ -174,10 +199,14 @@ def step_alarms(
 
 
 def iteration_alarms(
-    guard: Guard, fall: Fall | None = None, figures: Mapping[str, float | None] = MappingProxyType({})
+    guard: Guard,
+    fall: Fall | None = None,
+    figures: Mapping[str, float | None] = MappingProxyType({}),
+    signs: Iterable[Sign] = (),
 ) -> list[Alarm]:
     """The signals of a whole iteration. `fall` is that of pass@1 from the best earlier iteration. With a Challenger,
     `figures` may have `ill_posed_share` and `repetition_share`. A figure that is None or missing makes no signal.
+    `signs` are those of its series.
     """
     signals: list[tuple[Signal, float, float, str]] = []
     if fall is not None and fall.points > guard.decline_points and fall.p <= fall.limit:
@@ -191,6 +220,7 @@ def iteration_alarms(
     if repetition is not None and repetition > guard.repetition_share:
         text = f"{repetition:.0%} of the Challenger's questions repeat another"
         signals.append(("repetition", repetition, guard.repetition_share, text))
+    signals += signs
     return [
         Alarm(signal, guard.action(signal), value, threshold, None, text)
         for signal, value, threshold, text in signals

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -19,11 +20,11 @@ from sqlalchemy.orm import Session
 
 from core.settings.config import SelfTraining
 from core.statistics.decline import Fall, fall_from
-from core.statistics.guard import Alarm, iteration_alarms, step_alarms, strongest
+from core.statistics.guard import Alarm, Sign, iteration_alarms, step_alarms, strongest
 from core.statistics.standing import best_of
 from orchestrator.ledger import LastWrite
 from orchestrator.stages.context import Context, solver_steps
-from services.drift.alerts import record, untested_in
+from services.drift.alerts import record, signs_at, untested_in
 from services.drift.series import figures_of_labels
 from storage import queries
 
@@ -33,28 +34,9 @@ log = logging.getLogger(__name__)
 def check_health(context: Context) -> LastWrite:
     run, t, config, guard = context.run.name, context.iteration, context.config, context.config.guard
     with context.store.read() as session:
-        signals = _signals_of_questions(session, context)
-        steps = solver_steps(session, run, t)
-        chain, roll_backs = context.chain(session), queries.ledger.rolled_back(session, run)
-        pass_at_1, rolled_back, best = chain.pass_at_1(), chain.rolled_back(), chain.best()
-        standing = {i: value for i, value in enumerate(pass_at_1) if value is not None and i not in rolled_back}
-        # How far pass@1 is below that of the best earlier iteration that the run was not rolled back from.
-        fall: Fall | None = None
-        earlier = {i: value for i, value in standing.items() if i < t}
-        if (before := best_of(earlier)) is not None and pass_at_1[t] is not None:
-            fall = fall_from(chain.results(before), chain.results(t), len(earlier), config.alerts)
-    signals |= {"pass_at_1": pass_at_1[t], "best_pass_at_1": max(standing.values(), default=None)}
-
-    first_alarms: dict[str, Alarm] = {}  # of each signal of the training, at the first step that raised it
-    history = context.training_history()
-    for end in range(1, len(steps) + 1):
-        for alarm in step_alarms(steps[:end], guard, history):
-            first_alarms.setdefault(alarm.signal, alarm)
-    of_questions = {**signals, "ill_posed_share": (signals.get("ill_posed_share") or {}).get("value")}
-    if isinstance(config, SelfTraining):
-        of_questions = {}  # no Challenger wrote them
-    alarms = [*first_alarms.values(), *iteration_alarms(guard, fall, of_questions)]
-
+        signs = signs_at(session, run, t)
+        best, roll_backs = context.chain(session).best(), queries.ledger.rolled_back(session, run)
+    signals, alarms = alarms_of(context, signs)
     action, warnings = strongest(alarms), [alarm.text for alarm in alarms]
     stopping = config.early_stopping
     # A roll back restarts the count, because the iterations that it discarded say nothing about those after it.
@@ -87,6 +69,33 @@ def check_health(context: Context) -> LastWrite:
         return {**result, "untested": untested_in(session, run, t)}
 
     return last_write
+
+
+def alarms_of(context: Context, signs: Iterable[Sign]) -> tuple[dict[str, Any], list[Alarm]]:
+    """The figures that the guard looks at, and its alarms, by the stored rows and the signs in the series of the
+    context's iteration."""
+    run, t, config, guard = context.run.name, context.iteration, context.config, context.config.guard
+    with context.store.read() as session:
+        signals = _signals_of_questions(session, context)
+        steps, chain = solver_steps(session, run, t), context.chain(session)
+        pass_at_1, rolled_back = chain.pass_at_1(), chain.rolled_back()
+        standing = {i: value for i, value in enumerate(pass_at_1) if value is not None and i not in rolled_back}
+        # How far pass@1 is below that of the best earlier iteration that the run was not rolled back from.
+        fall: Fall | None = None
+        earlier = {i: value for i, value in standing.items() if i < t}
+        if (before := best_of(earlier)) is not None and pass_at_1[t] is not None:
+            fall = fall_from(chain.results(before), chain.results(t), len(earlier), config.alerts)
+    signals |= {"pass_at_1": pass_at_1[t], "best_pass_at_1": max(standing.values(), default=None)}
+
+    first_alarms: dict[str, Alarm] = {}  # of each signal of the training, at the first step that raised it
+    history = context.training_history()
+    for end in range(1, len(steps) + 1):
+        for alarm in step_alarms(steps[:end], guard, history):
+            first_alarms.setdefault(alarm.signal, alarm)
+    of_questions = {**signals, "ill_posed_share": (signals.get("ill_posed_share") or {}).get("value")}
+    if isinstance(config, SelfTraining):
+        of_questions = {}  # no Challenger wrote them
+    return signals, [*first_alarms.values(), *iteration_alarms(guard, fall, of_questions, signs)]
 
 
 def _signals_of_questions(session: Session, context: Context) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from core.figures import HELD_OUT, TRAINING_LABELS
+from core.figures import ASKED, HELD_OUT, OVERCONFIDENCE, TRAINING_LABELS
 from core.settings.config import RunConfig
 from core.statistics.alerts import Alerts
 from core.statistics.changes import Finding, Point, SeriesKey, described, findings, untested
-from core.statistics.guard import Alarm, Signal, ends_training
+from core.statistics.guard import Alarm, Sign, Signal, ends_training
+from core.statistics.signs import signs_in
 from services.drift.series import OF_LABELS, accuracy_name, refresh_estimates
 from services.oracles import human
 from storage import queries
@@ -33,6 +34,10 @@ _SERIES_OF_SIGNAL: dict[Signal, tuple[str, Over]] = {
     "decline": (HELD_OUT, ""),
     "ill_posed": ("ill_posed_share", "all"),
     "repetition": ("duplicate_share", "all"),
+    "overconfidence": (OVERCONFIDENCE, "kept"),
+    "out_of_reach": (ASKED, "kept"),
+    "unanimity": ("split_share", "all"),
+    "monotony": ("same_skeleton_share", "all"),
 }
 
 
@@ -60,9 +65,7 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     """
     settings = queries.runs.config_of_run(session, run).alerts
     refresh_estimates(session, run)
-    # Estimates are not tested: they follow from p_hat, which has a rule of its own.
-    measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
-    rolled_back = {t for t, _ in queries.ledger.rolled_back(session, run)}
+    measured, rolled_back = _measured(session, run), _rolled_back(session, run)
     findings = _findings_in(iteration, measured, rolled_back, settings)
     label_points = [point for point in measured if point.name in OF_LABELS]
     audited_here = _oracles_done(session, run, iteration, label_points)
@@ -83,17 +86,46 @@ def raise_alerts(session: Session, run: str, iteration: int) -> list[AlertRow]:
     ]
 
 
+def signs_at(session: Session, run: str, iteration: int, points: Sequence[SeriesPoint] | None = None) -> list[Sign]:
+    """The guard's signs in an iteration, by the run's series as they are stored or, if they are given, by `points`."""
+    settings = queries.runs.config_of_run(session, run).alerts
+    measured = _measured(session, run) if points is None else points
+    compared = _compared(iteration, measured, _rolled_back(session, run))
+    return [*signs_in(iteration, _by_series(compared), settings)]
+
+
+def alerts_at(
+    session: Session, run: str, iteration: int, alarms: Sequence[Alarm], points: Sequence[SeriesPoint]
+) -> list[AlertRow]:
+    """The alerts of the guard's alarms and of what the rules find in an iteration of these series. None is raised."""
+    now = queries.tables.database_time(session)
+    config = queries.runs.config_of_run(session, run)
+    findings = _findings_in(iteration, points, _rolled_back(session, run), config.alerts)
+    return [
+        *(_alert_of_alarm(run, iteration, alarm, config, now) for alarm in alarms),
+        *(_alert_of_finding(run, finding, now) for finding in findings),
+    ]
+
+
 def untested_in(session: Session, run: str, iteration: int) -> str | None:
     """A sentence that names the measured series which the rules do not test in an iteration, because they rest on too
     few items; None if there are none. The guard's `decline` tests the accuracy on a benchmark of any size."""
     settings = queries.runs.config_of_run(session, run).alerts
-    measured = [point for point in queries.series.series_of(session, run) if not point.estimated]
-    rolled_back = {t for t, _ in queries.ledger.rolled_back(session, run)}
-    few = untested(_by_series(_compared(iteration, measured, rolled_back)), iteration, settings)
+    measured = _compared(iteration, _measured(session, run), _rolled_back(session, run))
+    few = untested(_by_series(measured), iteration, settings)
     if not few:
         return None
     names = ", ".join(f"{described(key)} (n = {n:,})" for key, n in sorted(few.items()))
     return f"not tested for drift, because alerts.min_n asks for {settings.min_n:,} items: {names}"
+
+
+def _measured(session: Session, run: str) -> list[SeriesPoint]:
+    """The stored points without the estimates, which are not tested: they follow from p_hat, which has a rule."""
+    return [point for point in queries.series.series_of(session, run) if not point.estimated]
+
+
+def _rolled_back(session: Session, run: str) -> set[int]:
+    return {t for t, _ in queries.ledger.rolled_back(session, run)}
 
 
 def _findings_in(

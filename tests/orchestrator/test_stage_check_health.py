@@ -99,6 +99,33 @@ def test_a_decline_and_ill_posed_questions_give_warnings(sqlite: Store, caplog: 
     assert [message.split(": ", 1)[0] for message in messages] == ["run h, iteration 1"] * 2
 
 
+@pytest.mark.parametrize(
+    ("kept", "settings", "expected"),
+    [
+        (100, {}, (["overconfidence"], "warn")),
+        (100, {"guard": {"actions": {"overconfidence": "stop"}}}, (["overconfidence"], "stop")),
+        (100, {"guard": {"actions": {"overconfidence": "ignore"}}}, ([], "ignore")),
+        (99, {}, ([], "ignore")),  # too few to tell
+    ],
+)
+def test_votes_that_agree_more_often_than_labels_are_right_are_a_sign(
+    sqlite: Store, kept: int, settings: dict[str, Any], expected: tuple[list[str], str]
+) -> None:
+    """Six of ten votes agree on each question, and a third of the labels is right."""
+    config = parse_config({**CONFIG.model_dump(mode="json"), **settings}, "a test")
+    with sqlite.write() as session:
+        create(session, "h", config)
+        votes = [vote_of((str(i + 2 + (i % 3 > 0)), 6), ("0", 4)) for i in range(kept)]
+        label(session, "h", 1, [(f"What is {i} + 2?", vote) for i, vote in enumerate(votes)], config)
+        refresh(session, "h", 1)
+    result = check_result(context_of(sqlite, "h", 1))
+    assert ([alarm["signal"] for alarm in result["alarms"]], result["action"]) == expected
+    with sqlite.read() as session:
+        alerts = queries.alerts.list_alerts(session, run="h")
+    of_guard = [(alert.rule, alert.series, alert.over, alert.value) for alert in alerts]
+    assert of_guard == [("overconfidence", "overconfidence", "kept", pytest.approx(0.26))] * len(expected[0])
+
+
 def test_a_sample_is_weighted_to_all_pseudo_labels(sqlite: Store) -> None:
     """Ten of 90 labels with p_hat 0.6 are graded, and all are right. All ten labels with p_hat 0.4 are graded, half of
     them of ill-posed questions. So 5 of 20 graded labels are of ill-posed questions, but only 5 of all 100."""
