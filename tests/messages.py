@@ -154,6 +154,8 @@ COMMANDS = (
     "show series nobody",
     "show series demo --name label_acuracy",
     "show alerts nobody",
+    "show alerts --replay",
+    "show alerts nobody --replay",
     "show matrix nobody",
     "compare nobody",
     "compare demo:7 --suite srt",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import delete
+from itertools import product
+from typing import get_args
 
-from core.statistics.guard import Guard
+import pytest
+from sqlalchemy import delete, update
+
+from core.statistics.guard import Guard, Signal
 from core.types import Evaluated, StageKey
 from orchestrator.installation.home import Home
 from orchestrator.reporting.results import stage_result
 from orchestrator.stages.check_health import check_health
 from services.drift.series import refresh
 from storage import queries
-from storage.models import OracleLabels
+from storage.models import OracleLabels, Runs
 from storage.session import Store
 from tests.commands import coevo, json_of, refusal
 from tests.synthetic_run import CONFIG, context_of, create, evaluate, fill_run, label, vote_of
@@ -55,6 +58,38 @@ def test_an_estimate_is_explained_and_what_it_lacks_if_one_iteration_was_audited
     assert legend not in coevo("show", "series", "demo", "--name", "kept_share").stdout
     remark = "estimates from p_hat (exact, kept): calibrated on one iteration, so the interval is too narrow"
     assert (remark in coevo("show", "labels", "demo").stdout) == (audited == 1)
+
+
+def test_a_replay_says_what_the_health_checks_of_the_iterations_say_and_raises_no_alert(store: Store) -> None:
+    """Also where the guard ignores the signal, and from figures that are not stored."""
+    ignored = {"guard": Guard(actions=dict.fromkeys(get_args(Signal), "ignore"))}
+    with store.write() as session:
+        session.execute(update(Runs).values(config=CONFIG.model_copy(update=ignored).model_dump(mode="json")))
+        for t, step in product(range(1, 4), range(1, CONFIG.solver.training.steps + 1)):
+            key = {"run": "demo", "iteration": t, "role": "solver", "step": step}
+            metrics = {"step": step, "same_label_share": 0.9 if t == 2 else 0.1}
+            queries.figures.add_train_metrics(session, **key, metrics=metrics)
+    shown, said = coevo("show", "alerts", "demo", "--replay").stdout, json_of("show", "alerts", "demo", "--replay")
+    assert json_of("show", "alerts") == json_of("show", "series", "demo") == []
+    heeded = CONFIG.model_copy(update={"guard": Guard()})
+    for t in range(4):
+        with store.write() as session:
+            refresh(session, "demo", t)
+    for t in range(1, 4):
+        last_write = check_health(context_of(store, "demo", t, config=heeded))
+        with store.write() as session:
+            last_write(session)
+    checked = json_of("show", "alerts", "demo")
+    assert all(alert.pop("raised_at") for alert in [*said, *checked])
+    assert sorted(said, key=lambda alert: alert["id"]) == sorted(checked, key=lambda alert: alert["id"])
+    assert [(alert["iteration"], alert["rule"]) for alert in said][:1] == [(2, "one_answer")]
+    assert {alert["rule"] for alert in said} == {"one_answer", "sudden"}
+    *table, silent = shown.splitlines()
+    spoken = ("one_answer", "p_hat", "ill_posed_share")
+    assert all(any(name in line for line in table) for name in spoken)
+    assert silent.startswith("silent: hacking, ")
+    assert set(spoken).isdisjoint(silent.removeprefix("silent: ").split(", "))
+    assert "vote_entropy" in silent  # it shows that signal best, but no rule tells of it
 
 
 def test_the_health_check_writes_alerts_which_can_be_acknowledged(store: Store) -> None:
