@@ -227,7 +227,7 @@ _AFTER: dict[Stage, tuple[_Compute, ...]] = {
     "label_questions": (_vote_points, _candidate_points, asked_points),
     "admit_questions": (_vote_points, _candidate_points, asked_points),
     "generate_questions": (_candidate_points,),
-    "read_prompts": (_candidate_points,),
+    "read_prompts": (_candidate_points, asked_points),
     "train_challenger": (_training_points, training_label_points),
     "train_solver": (_training_points, training_label_points),
     "evaluate": (_evaluation_points, solved_points),
