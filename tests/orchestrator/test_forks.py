@@ -22,6 +22,7 @@ from orchestrator.disk.garbage import collect
 from orchestrator.disk.retention import remove_unkept
 from orchestrator.installation.home import Home
 from orchestrator.runs import check_start, ended_as, prepare, result_of, stored_config
+from orchestrator.stages.chain import Chain
 from storage import queries
 from storage.models import Stages
 from storage.session import Store, open_store
@@ -200,6 +201,21 @@ def test_a_run_is_not_forked_after_an_iteration_after_which_it_did_not_go_on(
     with pytest.raises(RunError, match=r"from_run: .*whole:0.*, got whole:1"):
         fork(home, store, "whole:1")
     fork(home, store, "whole:0")
+
+
+def test_a_fork_begins_with_the_models_that_the_other_run_went_back_to(copied: tuple[Home, Store]) -> None:
+    home, store = copied
+    back = dict.fromkeys(("challenger", "solver"), "whole/base/0")
+    result = {"action": "roll_back", "back_to": back, "warnings": [], "alarms": []}
+    with store.write() as session:
+        of_stage = (Stages.run == RUN, Stages.iteration == 1, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*of_stage).values(result=result))
+    fork(home, store, "whole:1")
+    fork(home, store, "whole:0", "first")
+    with store.read() as session:
+        for name, iteration in (("fork", 2), ("first", 1)):
+            chain = Chain(session, name, stored_config(store, name), iteration)
+            assert {role: chain.checkpoint(role, iteration - 1).id for role in chain.config.roles} == back
 
 
 def test_an_unfinished_iteration_is_not_inherited(copied: tuple[Home, Store]) -> None:
