@@ -231,7 +231,9 @@ def test_a_fork_is_continued_and_is_no_other_run(copied: tuple[Home, Store]) -> 
     home, store = copied
     for _ in range(2):
         fork(home, store, "whole:1", seed=11)
-    assert stored_config(store, "fork").seed == 11
+    prepare(home, store, RUN, "", 4, {})  # whose number of iterations is no longer that of the fork
+    fork(home, store, "whole:1", seed=11)
+    assert (stored_config(store, "fork").seed, stored_config(store, "fork").iterations) == (11, 2)
     for at, settings, named in (
         ("whole:0", {"seed": 11}, "name: run fork: .*whole:1.*whole:0"),
         ("whole:1", {"seed": 12}, "name: run fork: .*seed"),
