@@ -42,11 +42,14 @@ def fork_point(text: str) -> ForkPoint | None:
 
 
 def forked_config(
-    session: Session, point: ForkPoint, iterations: int, overrides: Mapping[str, Any], overrides_are: str
+    session: Session, name: str, point: ForkPoint, iterations: int, overrides: Mapping[str, Any], overrides_are: str
 ) -> RunConfig:
-    """The settings of a fork: those of the other run, except for the overrides and, unless it is 0, the number of
-    iterations. Raises `NotThere`, `ConfigError`."""
+    """The settings of a fork of this name: those of the other run, except for the overrides and, unless it is 0, the
+    number of iterations. Raises `NotThere`, `ConfigError`."""
     tree = queries.runs.config_of_run(session, point.run).model_dump(mode="json")
+    if name in queries.runs.runs_named(session, [name]):  # the limits of both may have changed since it began
+        own = queries.runs.config_of_run(session, name).model_dump(mode="json")
+        tree |= {limit: own[limit] for limit in queries.runs.LIMITS}
     if (kind := overrides.get("kind", tree["kind"])) != tree["kind"]:  # else each setting of the other kind is a fault
         fault = _ruled_out(point, "kind", tree["kind"], kind)
         raise ConfigError(str(fault), [fault])

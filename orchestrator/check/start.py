@@ -21,7 +21,7 @@ from orchestrator.check.forks import FROM, fork_point, forked_config, unforkable
 from orchestrator.check.presets import preset_path
 from orchestrator.check.refusals import unready
 from orchestrator.installation.home import Home, home
-from services.prefect.flow_runs import DEPLOYMENTS
+from services.prefect.flow_runs import DEPLOYMENTS, EXISTING
 from storage import queries
 from storage.errors import NotThere, StoreError
 from storage.rows import RunDetail, RunStatus
@@ -187,7 +187,8 @@ def _forked(
     """As `_requested`, for a run that begins after an iteration of another one."""
     faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
     if preset:
-        faults.append(Fault("preset", f"{preset!r}", f"none with {FROM}, since a fork has the other run's settings"))
+        expected = f"none with {FROM}, since a fork has the other run's settings"
+        faults.append(Fault("preset", f"{preset!r}", expected, f"in Prefect's form, choose {EXISTING!r}"))
     if (point := fork_point(from_run)) is None:
         faults.append(Fault(FROM, f"{from_run!r}", "RUN:T, another run and one of its iterations, such as demo:3"))
         return None, faults
@@ -195,7 +196,7 @@ def _forked(
         raise StoreError(f"run {point.run}: no such run; there is no store yet")
     with store.read() as session:
         try:
-            config = forked_config(session, point, iterations, overrides, overrides_are)
+            config = forked_config(session, run, point, iterations, overrides, overrides_are)
         except ConfigError as error:
             return None, [*faults, *(error.faults or [Fault(FROM, str(error))])]
         return config, [*faults, *unforkable(session, run, point, config, home())]

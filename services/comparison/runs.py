@@ -213,10 +213,10 @@ def counted_runs(session: Session, runs: Sequence[str]) -> list[str]:
 
 
 def config_of(session: Session, run: str) -> dict[str, Any]:
-    """The settings of a run; those that are newer than the run have their defaults. Where a fork begins is one too."""
-    config, inherited = queries.runs.config_of_run(session, run), queries.forks.inherited(session, run)
-    begins = {"from_run": f"{inherited[max(inherited)]}:{max(inherited)}"} if inherited else {}
-    return {**begins, **config.model_dump(mode="json")}
+    """The settings of a run; those that are newer than the run have their defaults. The iteration after which a fork
+    begins is one too: it is no run with another seed."""
+    config, begins_at = queries.runs.config_of_run(session, run), queries.forks.begins_at(session, run)
+    return {**({"forked_after": begins_at - 1} if begins_at else {}), **config.model_dump(mode="json")}
 
 
 def _evaluations(session: Session, run: str, benchmark: str) -> dict[CheckpointRole, dict[int, str]]:

@@ -50,7 +50,7 @@ def test_a_comparison_says_where_a_fork_begins_and_draws_it(tmp_path: Path) -> N
         **dict.fromkeys([RUN, f"{RUN}/labelled"], None),
         **dict.fromkeys(["fork", "fork/labelled"], 1),
     }
-    assert [arm["settings"].get("from_run") for arm in comparison["arms"]] == [None, None, "whole:1", "whole:1"]
+    assert [arm["settings"].get("forked_after") for arm in comparison["arms"]] == [None, None, 1, 1]
     assert "up to 1 of fork" in comparison["remarks"][-1]
     coevo("compare", RUN, "fork", "--metric", "greedy", "--series", "kept_share", "--picture", "p.svg")
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")

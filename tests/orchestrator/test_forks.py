@@ -22,6 +22,7 @@ from orchestrator.disk.garbage import collect
 from orchestrator.disk.retention import remove_unkept
 from orchestrator.installation.home import Home
 from orchestrator.runs import check_start, ended_as, prepare, result_of, stored_config
+from orchestrator.stages.chain import Chain
 from storage import queries
 from storage.models import Stages
 from storage.session import Store, open_store
@@ -202,6 +203,21 @@ def test_a_run_is_not_forked_after_an_iteration_after_which_it_did_not_go_on(
     fork(home, store, "whole:0")
 
 
+def test_a_fork_begins_with_the_models_that_the_other_run_went_back_to(copied: tuple[Home, Store]) -> None:
+    home, store = copied
+    back = dict.fromkeys(("challenger", "solver"), "whole/base/0")
+    result = {"action": "roll_back", "back_to": back, "warnings": [], "alarms": []}
+    with store.write() as session:
+        of_stage = (Stages.run == RUN, Stages.iteration == 1, Stages.stage == "check_health")
+        session.execute(update(Stages).where(*of_stage).values(result=result))
+    fork(home, store, "whole:1")
+    fork(home, store, "whole:0", "first")
+    with store.read() as session:
+        for name, iteration in (("fork", 2), ("first", 1)):
+            chain = Chain(session, name, stored_config(store, name), iteration)
+            assert {role: chain.checkpoint(role, iteration - 1).id for role in chain.config.roles} == back
+
+
 def test_an_unfinished_iteration_is_not_inherited(copied: tuple[Home, Store]) -> None:
     home, store = copied
     with store.write() as session:
@@ -215,7 +231,9 @@ def test_a_fork_is_continued_and_is_no_other_run(copied: tuple[Home, Store]) -> 
     home, store = copied
     for _ in range(2):
         fork(home, store, "whole:1", seed=11)
-    assert stored_config(store, "fork").seed == 11
+    prepare(home, store, RUN, "", 4, {})  # whose number of iterations is no longer that of the fork
+    fork(home, store, "whole:1", seed=11)
+    assert (stored_config(store, "fork").seed, stored_config(store, "fork").iterations) == (11, 2)
     for at, settings, named in (
         ("whole:0", {"seed": 11}, "name: run fork: .*whole:1.*whole:0"),
         ("whole:1", {"seed": 12}, "name: run fork: .*seed"),

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from core.types import OracleLabel
 from orchestrator.check.refusals import refuse_unforkable
 from services.api.run_page import write_run_page
-from services.drift.series import points_of, refresh_estimates
+from services.drift.alerts import raise_alerts
+from services.drift.series import points_of, refresh_estimates, refresh_labels
 from services.run_report.figures import figures
 from services.run_report.headline import details
 from services.run_report.measures import measure
@@ -99,6 +101,22 @@ def test_a_sample_of_an_inherited_iteration_is_drawn_where_it_was_made(client: T
     post(client, f"/runs/new/iterations/2/labelling/{question['index']}", 201, verdict="right", annotator="ann")
     progress = get(client, "/runs/old/iterations/2/labelling/next", annotator="ann")["progress"]
     assert (progress["drawn"], progress["annotated"]) == (5, 1)
+
+
+def test_the_estimates_of_a_fork_follow_an_audit_of_what_it_has_inherited(forked: Store) -> None:
+    with forked.write() as session:
+        labels = [
+            OracleLabel(row.question_id, "judge", "right", None)
+            for row in queries.questions.labels_of(session, "old", 1, "kept")
+        ]
+        queries.questions.add_oracle_labels(session, labels)
+        refresh_labels(session, "old", 1)
+        raise_alerts(session, "old", 1)
+    with forked.read() as session:
+        by_judge = queries.series.series_of(session, "new", "label_accuracy", over="kept", oracle="judge")
+        alerts = queries.alerts.list_alerts(session, run="new", iteration=1)
+    assert {point.iteration: point.estimated for point in by_judge} == {1: False, 2: True, 3: True}
+    assert alerts == []
 
 
 def test_what_is_inherited_has_cost_nothing(client: TestClient) -> None:
