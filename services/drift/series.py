@@ -43,6 +43,8 @@ def refresh_after(session: Session, run: str, iteration: int, stage: Stage) -> N
     """Compute the series whose rows a stage completes, and replace the stored ones. To be called in the transaction of
     the stage's last write, so that a figure can be seen as soon as it exists. Raises `NotThere`."""
     config = queries.runs.config_of_run(session, run)
+    if stage == "label_questions" and config.gates:  # which questions are kept is known after `admit_questions`
+        return
     points = [point for compute in _AFTER.get(stage, ()) for point in compute(session, run, iteration, config)]
     queries.series.put_series(session, run, points)
     if stage in ("label_questions", "admit_questions"):  # until its audit, or for ever if it gets none

@@ -15,7 +15,7 @@ from orchestrator.runs import prepare
 from orchestrator.stages.admit_questions import admit_questions
 from orchestrator.stages.context import StageError
 from orchestrator.stages.label_questions import label_questions
-from orchestrator.stages.train_solver import kept_questions
+from orchestrator.stages.train_solver import questions_of
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications
@@ -91,7 +91,7 @@ def test_a_refused_question_has_the_gate_that_refused_it(labelled: Store, tmp_pa
         assert (result["kept"], result["candidates"]) == (1, 3)
         assert queries.questions.all_labelled(session, "a", 1)
         assert queries.questions.labelled_iterations(session, "a") == [1]
-    assert [row.text for row in kept_questions(context_of(labelled, "a", 1, home=tmp_path))] == ["What is 1 + 2?"]
+    assert [row.text for row in questions_of(context_of(labelled, "a", 1, home=tmp_path))] == ["What is 1 + 2?"]
 
 
 def test_a_stage_that_is_run_twice_stores_the_same(labelled: Store, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_run_whose_gates_refuse_all_questions_ends_with_an_error(labelled: Sto
     with labelled.write() as session:
         queries.questions.refuse_labels(session, {f"a/1/{i:06d}": "lead" for i in range(5)})
     with pytest.raises(StageError, match="gates refused all 3"):
-        kept_questions(context_of(labelled, "a", 1, home=tmp_path))
+        questions_of(context_of(labelled, "a", 1, home=tmp_path))
 
 
 @pytest.mark.parametrize("shared", [False, True])

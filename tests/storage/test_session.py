@@ -134,7 +134,7 @@ def test_the_rows_of_version_0100_have_no_gate(database_url: str) -> None:
         for statement in _ROWS_OF_0100.split(";"):
             connection.exec_driver_sql(statement)
     engine.dispose()
-    with pytest.raises(StoreError, match=r"0100, expected 0101.*`coevo store migrate`"):
+    with pytest.raises(StoreError, match=rf"0100, expected {HEAD}.*`coevo store migrate`"):
         open_store(database_url)
     store = reads(open_store(database_url, create=True))
     [label] = store.questions.labels_of("old", 1)
