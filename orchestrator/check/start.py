@@ -188,7 +188,8 @@ def _forked(
     faults = [*_wrong_name(run), *_wrong_iterations(iterations)]
     if preset:
         expected = f"none with {FROM}, since a fork has the other run's settings"
-        faults.append(Fault("preset", f"{preset!r}", expected, f"in Prefect's form, choose {EXISTING!r}"))
+        remedy = f"in Prefect's form, choose {EXISTING!r}" if overrides_are == OVERRIDES else None
+        faults.append(Fault("preset", f"{preset!r}", expected, remedy))
     if (point := fork_point(from_run)) is None:
         faults.append(Fault(FROM, f"{from_run!r}", "RUN:T, another run and one of its iterations, such as demo:3"))
         return None, faults

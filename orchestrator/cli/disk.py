@@ -94,8 +94,8 @@ def thin(
     """Remove the checkpoints that runs need not keep. Their rows and all figures stay (docs/storage.md).
 
     The base model, the last checkpoints and the best ones stay, so a run can go on, and so do those that a fork has
-    inherited. A run is refused while a process
-    works on it; its setting checkpoints.keep does the same after every iteration.
+    inherited. A run is refused while a process works on it; its setting checkpoints.keep does the same after every
+    iteration.
     """
     if keep != "best_and_last" and not (keep.isdecimal() and int(keep) > 0):
         raise DiskError(f"--keep: expected best_and_last or a number of iterations from 1, got {keep!r}")

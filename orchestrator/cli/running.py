@@ -162,8 +162,8 @@ def run_flow(
     """Run a run's flow in this process. Everything that can be checked without the services is checked before.
 
     `preset` is empty for a run that is continued, and for one that begins after an iteration of another (`from_run`).
-    With `tags`, the run is created before the flow begins, and gets
-    these tags. `checked` are the run's settings, if the caller has checked them.
+    With `tags`, the run is created before the flow begins, and gets these tags. `checked` are the run's settings, if
+    the caller has checked them.
     """
     queries.run_notes.refuse_tags(tags)
     coevo_home, parameters = home(), (run, preset, iterations, overrides)

@@ -37,6 +37,7 @@ class Subject:
     lease: RunLease | None  # also an expired one
     quick: bool  # do not read the files of checkpoints
     iterations: range
+    of: str  # this run, or the one that has these iterations from it
 
     @property
     def name(self) -> str:
@@ -52,8 +53,8 @@ class Subject:
     @cached_property
     def checkpoints(self) -> list[Checkpoint]:
         """Those of these iterations, in the order of their trainings."""
-        rows = self.read(queries.checkpoints.checkpoints_of, self.name)
-        return [row for row in rows if row.run == self.name and row.iteration in self.iterations]
+        rows = self.read(queries.checkpoints.checkpoints_of, self.of)
+        return [row for row in rows if row.run == self.name]
 
     @cached_property
     def results(self) -> dict[tuple[int, Stage], Mapping[str, Any]]:

@@ -243,8 +243,8 @@ def test_a_fork_is_continued_and_is_no_other_run(copied: tuple[Home, Store]) -> 
     with pytest.raises(RunError, match="name: run whole: "):
         fork(home, store, "whole:1", RUN)
     with pytest.raises(RunError, match=r"t: run fork: .*2.*, got 1"):
-        check_start(run_of(store, "fork", home=home), 1)
-    check_start(run_of(store, "fork", home=home), 2)
+        check_start(run_of(store, "fork", home=home.path), 1)
+    check_start(run_of(store, "fork", home=home.path), 2)
 
 
 def test_the_files_of_inherited_checkpoints_stay(copied: tuple[Home, Store]) -> None:

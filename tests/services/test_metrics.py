@@ -35,7 +35,8 @@ from storage.queries.tables import insert_new, table_of
 from storage.rows import SeriesPoint
 from storage.session import Store
 
-SCRAPED = {"runs", "run_leases", "stages", "series", "filter_stats", "alerts", "deliveries", "pool_jobs", "usage"}
+SCRAPED = {"runs", "inherited_iterations", "run_leases", "stages", "series", "filter_stats", "alerts"}
+SCRAPED |= {"deliveries", "pool_jobs", "usage"}
 SILENT = PrefectServer("http://127.0.0.1:9")  # no server answers at this address
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
