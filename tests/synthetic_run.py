@@ -182,7 +182,7 @@ def _question(rng: random.Random, t: int) -> tuple[str | None, PseudoLabel | Non
         return None, None
     problem = make_problem(rng, rng.choices(range(1, 7), [8 / t, 3, 2 * t, t, t / 2, t / 4])[0])
     text = problem.text[:-6] if rng.random() < (0.01, 0.03, 0.12)[t - 1] else problem.text
-    ease = SKILL[t - 1][1] ** (len(problem.operators) / 2)
+    ease = SKILL[t - 1][1] ** (problem.operations / 2)
     right = sum(rng.random() < ease for _ in range(10))
     if rng.random() < 0.12 * t:  # most rollouts make the same mistake
         right //= 3

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
-from core.worlds import arithmetic
+from core.worlds import arithmetic, equations
 
-_WORLDS = (arithmetic,)
+_WORLDS = (arithmetic, equations)
 
 
 def solve(question: str) -> int | None:

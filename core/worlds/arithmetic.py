@@ -1,4 +1,4 @@
-"""The questions of the tiny world `micro`: parses one by its grammar and computes the answer in integers.
+"""The questions of `micro` and `micro-long`: parses one by its grammar and computes the answer in integers.
 
 It knows what the world's questions look like, not how they are drawn. A name or an item may be any word, an operand may
 be any integer of up to nine digits, and there may be up to 24 operations. A question that does not match exactly is

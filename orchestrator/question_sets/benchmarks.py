@@ -98,7 +98,7 @@ def _questions(name: str, definition: Benchmark) -> list[BenchmarkItem]:
         drawn = make_benchmark(_VALIDATION_SEED, _VALIDATION_PER_LEVEL, BASES[base].world)
         problems = [problem for problem in drawn if problem.text not in held_out]
         return [
-            BenchmarkItem(f"{name}/{i:04d}", problem.text, str(problem.answer), str(len(problem.operators)))
+            BenchmarkItem(f"{name}/{i:04d}", problem.text, str(problem.answer), str(problem.operations))
             for i, problem in enumerate(problems)
         ]
     if name in BASES:

@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.worlds import difficulty, reordered, skeleton, solve
-from trainers.micro.world import LONG, make_problem
+from core.worlds import arithmetic, difficulty, equations, reordered, skeleton, solve
+from trainers.micro.world import EQUATIONS, LONG, World, make_problem
+
+
+@pytest.mark.parametrize("world", [LONG, EQUATIONS], ids=["arithmetic", "equations"])
+@given(seed=st.integers(0, 2**32))
+def test_a_question_belongs_to_one_world_and_its_other_form_too(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    question = make_problem(rng, world=world).text
+    texts = [text for text in (question, reordered(question, rng)) if text is not None]
+    known = {(arithmetic.solve(text) is None, equations.solve(text) is None) for text in texts}
+    assert known == {(world is EQUATIONS, world is LONG)}
+    assert {solve(text) for text in texts} == {solve(question)} != {None}
+    assert {difficulty(text) for text in texts} == {difficulty(question)}
 
 
 @given(st.integers(0, 2**32))

@@ -25,6 +25,7 @@ from trainers.micro import world
 from trainers.micro.__main__ import main
 from trainers.micro.bases import BASES, SIZES, PretrainConfig
 from trainers.micro.build import TOKENIZER_SEED, benchmark_lines
+from trainers.micro.families import Problem, arithmetic
 from trainers.micro.pretrain import pretrain
 from trainers.micro.tokenizer import VOCABULARY, build_tokenizer, render
 
@@ -41,7 +42,7 @@ def test_the_shipped_benchmark_and_tokenizer_are_made_from_their_seeds(name: str
     assert BASES[name].benchmark.read_text().splitlines() == lines
     assert len(lines) >= 1000
     shipped = json.loads((BASES[name].model / "tokenizer.json").read_text())
-    rebuilt = json.loads(build_tokenizer(TOKENIZER_SEED).backend_tokenizer.to_str())
+    rebuilt = json.loads(build_tokenizer(TOKENIZER_SEED, BASES[name].world.family).backend_tokenizer.to_str())
     assert shipped["model"] == rebuilt["model"]
     assert shipped["added_tokens"] == rebuilt["added_tokens"]
 
@@ -88,11 +89,12 @@ def test_the_majority_beats_a_sample_and_the_greedy_answer() -> None:
     assert majority > max(single, at_once) + 0.15
 
 
-def test_the_long_base_computes_long_solutions_right_but_guesses_instead() -> None:
+@pytest.mark.parametrize("name", ["micro-long"])
+def test_a_long_base_computes_long_solutions_right_but_guesses_instead(name: str) -> None:
     """This leaves room for training: what it can compute is far more than what it answers."""
-    base, rng = BASES["micro-long"], random.Random(5)
+    base, rng = BASES[name], random.Random(5)
     tokenizer, model = AutoTokenizer.from_pretrained(base.model), AutoModelForCausalLM.from_pretrained(base.model)
-    problems = [world.make_problem(rng, 8) for _ in range(40)]
+    problems = [world.make_problem(rng, 8, base.world) for _ in range(40)]
     computed = sum(_computes(model, tokenizer, problem, rng) for problem in problems)
     prompts = [tuple(RZERO_SOLVER.messages(problem.text)) for problem in problems]
     greedy = TransformersEngine(base.model).generate(
@@ -105,7 +107,7 @@ def test_the_long_base_computes_long_solutions_right_but_guesses_instead() -> No
     assert answered < 12
 
 
-def _computes(model: Any, tokenizer: Any, problem: world.Problem, rng: random.Random) -> bool:
+def _computes(model: Any, tokenizer: Any, problem: Problem, rng: random.Random) -> bool:
     """Whether each token of the complete solution is the most likely one, apart from the first of each line."""
     prompt = tokenizer(render(RZERO_SOLVER.messages(problem.text)))["input_ids"]
     response = tokenizer(world.write_solution(problem, rng, complete=True))["input_ids"]
@@ -117,17 +119,16 @@ def _computes(model: Any, tokenizer: Any, problem: world.Problem, rng: random.Ra
 
 
 def test_a_complete_solution_teaches_all_but_whether_to_guess() -> None:
-    """The first tokens of both computed lines have no label; the boxed answer's has, since it must follow."""
-    tokenizer = build_tokenizer(TOKENIZER_SEED, documents=500)
+    """The labels of the first tokens of both computed lines are marked; that of the boxed answer is not, since it must
+    follow."""
+    tokenizer = build_tokenizer(TOKENIZER_SEED, arithmetic, documents=500)
     documents = pretraining._Documents(tokenizer, frozenset(), PretrainConfig(world.LONG))
     text = "2 * 3 = 6\n6 + 1 = 7\n\\boxed{7}"
     [(_, response, complete), (_, same, taught)] = documents._examples([("", text, True), ("", text, False)])
     assert (same, taught) == (response, response)
-    left_out = [tokenizer.decode(response[: i + 1]) for i, label in enumerate(complete) if label < 0]
-    assert left_out == ["2", "2 * 3 = 6\n6"]
-    assert [token for token in complete if token >= 0] == [
-        token for i, token in enumerate(response) if complete[i] >= 0
-    ]
+    marked = [tokenizer.decode(response[: i + 1]) for i, label in enumerate(complete) if label < 0]
+    assert marked == ["2", "2 * 3 = 6\n6"]
+    assert [~label if label < 0 else label for label in complete] == response
 
 
 def test_a_larger_model_has_more_parameters() -> None:
@@ -136,7 +137,8 @@ def test_a_larger_model_has_more_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "known"), [("base", "micro, micro-long"), ("size", "0.5M, 1M, 2M"), ("device", "cpu, cuda")]
+    ("option", "known"),
+    [("base", "micro, micro-long"), ("size", "0.5M, 1M, 2M"), ("device", "cpu, cuda")],
 )
 def test_an_unknown_option_is_refused_before_anything_is_built(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, known: str
@@ -150,7 +152,7 @@ def test_an_unknown_option_is_refused_before_anything_is_built(
 
 
 def test_pretraining_is_reproducible_and_lowers_the_loss() -> None:
-    tokenizer = build_tokenizer(TOKENIZER_SEED, documents=500)
+    tokenizer = build_tokenizer(TOKENIZER_SEED, arithmetic, documents=500)
     config = PretrainConfig(steps=30, batch=8, warmup=5, log_every=5)
     losses: list[float] = []
     first = pretrain(tokenizer, frozenset(), config, lambda _step, loss: losses.append(loss)).state_dict()

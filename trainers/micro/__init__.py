@@ -1,1 +1,1 @@
-"""The tiny world of arithmetic questions, and the small models that the demo and the experiments start from."""
+"""The tiny worlds of generated questions, and the small models that the demo and the experiments start from."""

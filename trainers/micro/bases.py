@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainers.micro.world import LONG, SHORT, Problem, World, make_benchmark
+from trainers.micro.families import Problem
+from trainers.micro.world import LONG, SHORT, World, make_benchmark
 
 _FOLDER = Path(__file__).resolve().parent
 DEFAULT = "micro"

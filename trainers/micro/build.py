@@ -22,7 +22,7 @@ def benchmark_lines(name: str, base: TinyBase) -> list[str]:
                 "id": f"{name}/{index:04d}",
                 "problem": problem.text,
                 "answer": str(problem.answer),
-                "level": str(len(problem.operators)),
+                "level": str(problem.operations),
             }
         )
         for index, problem in enumerate(base.held_out())
@@ -38,7 +38,7 @@ def build(
     """
     config = config or base.pretraining
     held_out = frozenset(problem.text for problem in base.held_out())
-    tokenizer = build_tokenizer(TOKENIZER_SEED)
+    tokenizer = build_tokenizer(TOKENIZER_SEED, base.world.family)
     started = time.monotonic()
 
     def report(step: int, loss: float) -> None:

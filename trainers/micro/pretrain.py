@@ -21,7 +21,8 @@ from trainers.micro.tokenizer import VOCABULARY, render
 
 _HEAD = 32
 _WRITERS = 4  # processes that write documents for a GPU, which would wait for one
-_NO_LABEL = -100
+_BOX = "\\boxed{"
+_NO_LABEL = -VOCABULARY - 1
 Tokens = list[int]
 Example = tuple[Tokens, Tokens, Tokens]  # the prompt, the response with its end token, and the labels of the response
 
@@ -71,6 +72,8 @@ def pretrain(
         torch.optim.Muon(matrices, config.learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
     ]
+    texts = tokenizer.batch_decode([[token] for token in range(VOCABULARY)])
+    is_box = torch.tensor([text.startswith(_BOX) for text in texts], device=device)
     losses = []
     documents = _Documents(tokenizer, held_out, config)
     batches = iter(DataLoader(documents, batch_size=None, num_workers=_WRITERS if on_gpu else 0))
@@ -83,8 +86,11 @@ def pretrain(
             ids, labels = (tensor.to(device) for tensor in next(batches))
             # Right padding needs no attention mask, because under a causal mask no real token attends to it.
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-            has_label = labels >= 0
-            loss = functional.cross_entropy(model.lm_head(hidden[has_label]).float(), labels[has_label])
+            has_label = labels != _NO_LABEL
+            logits, targets = model.lm_head(hidden[has_label]).float(), labels[has_label]
+            is_line = targets < 0
+            logits = logits.masked_fill(is_line[:, None] & is_box, -torch.inf)
+            loss = functional.cross_entropy(logits, torch.where(is_line, ~targets, targets))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers:
@@ -132,10 +138,10 @@ class _Documents(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         examples = []
         for prompt, response, (_, _, complete) in zip(prompts, responses, documents, strict=True):
             labels = list(response)
-            if complete:  # no label for the first token of a computed line, which is where one may guess
+            if complete:  # `~token`: which token begins a computed line, if one does not guess there
                 starts = [0, *(i + 1 for i, token in enumerate(response) if token == newline)]
                 for start in starts[:-1]:  # the last line is the boxed answer
-                    labels[start] = _NO_LABEL
+                    labels[start] = ~labels[start]
             examples.append((prompt, [*response, end], [*labels, end]))
         return examples
 

@@ -1,21 +1,23 @@
 """Builds the tiny model's tokenizer: byte-level BPE with single-digit tokens, and one token per fixed part of a prompt.
 
 It is a stock `PreTrainedTokenizerFast` with a chat template. Every digit is a separate token, so that the model can
-learn to carry, and " + " is one token. Each fixed part of the two prompts (the paper's full text,
-`core.questions.prompts`) is one added token, so that the paper's long prompts take only one or two tokens besides the
-question.
+learn to carry, and so is every letter of an equation; " + " is one token. Each fixed part of the two prompts (the
+paper's full text, `core.questions.prompts`) is one added token, so that the paper's long prompts take only one or two
+tokens besides the question.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from core.settings.templates import RZERO_CHALLENGER, RZERO_SOLVER
-from trainers.micro import world
+from trainers.micro.families import Family
+from trainers.micro.world import SHORT, make_problem, write_challenge, write_solution
 
 PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 VOCABULARY = 512
@@ -25,16 +27,15 @@ CHAT_TEMPLATE = (
 )
 
 
-def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFast:
-    """Train the merges on `documents` texts of each kind (questions, solutions, challenges).
+def build_tokenizer(seed: int, family: Family, documents: int = 20_000) -> PreTrainedTokenizerFast:
+    """Train the merges on `documents` short texts of each kind (questions, solutions, challenges).
 
     The same seed gives the same tokenizer.
     """
     bpe = Tokenizer(models.BPE(byte_fallback=False))
-    digits_words_spaces = Regex(r"\d| ?[^\s\d]+ ?|\s+")
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(digits_words_spaces, "isolated"),
+            pre_tokenizers.Split(Regex(family.PIECES), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -47,7 +48,7 @@ def build_tokenizer(seed: int, documents: int = 20_000) -> PreTrainedTokenizerFa
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(_corpus(seed, documents), trainer)
+    bpe.train_from_iterator(_corpus(seed, family, documents), trainer)
     bpe.add_special_tokens([AddedToken(part, special=True, normalized=False) for part in prompt_parts])
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token=IM_END, pad_token=PAD, chat_template=CHAT_TEMPLATE, model_max_length=512
@@ -60,10 +61,10 @@ def render(messages: list[dict[str, str]]) -> str:
     return f"{turns}{IM_START}assistant\n"
 
 
-def _corpus(seed: int, documents: int) -> Iterator[str]:
-    rng = random.Random(seed)
+def _corpus(seed: int, family: Family, documents: int) -> Iterator[str]:
+    rng, world = random.Random(seed), replace(SHORT, family=family)
     for _ in range(documents):
-        problem = world.make_problem(rng)
+        problem = make_problem(rng, world=world)
         yield problem.text
-        yield world.write_solution(problem, rng)
-        yield world.write_challenge(rng)[0]
+        yield write_solution(problem, rng)
+        yield write_challenge(rng, world)[0]
