@@ -85,6 +85,7 @@ def fork(home: Home, store: Store, at: str, name: str = "fork", flow: Flow = "co
 def test_a_loop_without_changes_goes_on_as_the_other_run_did(loop: Forked, tmp_path: Path) -> None:
     home, store = copy_of(loop.home, tmp_path)
     fork(home, store, "whole:1")
+    assert ended_as(store, "fork") is None
     go_on(store, home, "fork")
     assert _contents(store, home, "fork") == loop.second
     assert violations(home, store, "fork") == {}

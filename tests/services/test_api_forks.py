@@ -119,10 +119,12 @@ def test_the_estimates_of_a_fork_follow_an_audit_of_what_it_has_inherited(forked
     assert alerts == []
 
 
-def test_what_is_inherited_has_cost_nothing(client: TestClient) -> None:
-    old, new = (get(client, f"/runs/{run}/costs") for run in ("old", "new"))
-    assert {row["iteration"] for row in new["rows"]} <= {3}
-    assert new["kept"] < old["kept"]
+def test_what_is_inherited_has_cost_nothing(client: TestClient, forked: Store) -> None:
+    costs = get(client, "/runs/new/costs")
+    with forked.read() as session:
+        kept = {t: stats.kept for t, stats in queries.figures.filter_stats_of(session, "new").items()}
+    assert {row["iteration"] for row in costs["rows"]} <= {3}
+    assert 0 < costs["kept"] == kept[3] < sum(kept.values())
 
 
 def test_an_export_has_what_the_fork_has_made_and_names_the_rest(client: TestClient) -> None:
