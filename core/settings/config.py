@@ -49,14 +49,16 @@ class Votes(SettingsTable):
 
 
 class Replay(SettingsTable):
-    """Kept questions of earlier iterations, with the labels that they got then, that the Solver trains on again.
+    """Kept questions of earlier iterations that the Solver trains on again.
 
     R-Diverse (arXiv 2602.13103) replays 0.3 of each of the Solver's batches; here it is the share of all questions that
-    it trains on, from which the batches are drawn. Cumulative self-improvement (2502.01612) keeps all rounds.
+    it trains on, from which the batches are drawn. Cumulative self-improvement (2502.01612) keeps all rounds. The
+    `label` is that of the first vote, or of the newest Solver, which votes on these questions again.
     """
 
     share: float = Field(0.3, gt=0, lt=1)  # of all questions that the Solver trains on, if there are so many
     iterations: Positive | None = None  # the newest ones before this one; None: all
+    label: Literal["first", "newest"] = "first"
 
 
 class Dataset(Votes):
@@ -72,6 +74,9 @@ class Dataset(Votes):
     # What the Solver learns from the kept questions: their votes' label or, a control, what a program of a tiny world
     # knows. Questions without an answer are left out then.
     labels: Literal["votes", "exact"] = "votes"
+    # CARE (arXiv 2605.25864): the share of the kept questions that get what the program knows. They are those whose
+    # votes let expect most of it (`core.questions.true_labels`).
+    bought: float = Field(0.0, ge=0, lt=1)
     gates: tuple[AnyGate, ...] = ()  # which of the questions that the band kept are admitted, one gate after the other
 
     @property
@@ -284,11 +289,16 @@ class CoEvolution(_Run):
 
     @model_validator(mode="after")
     def _has_a_world(self) -> CoEvolution:
-        if self.challenger.source == "world" and self.base_model not in TINY_BASES:
-            raise ValueError(
-                f"challenger.source: expected 'model' with base_model = {self.base_model!r}; 'world' goes with "
-                f"{', '.join(TINY_BASES)}"
-            )
+        dataset, tiny = self.dataset, ", ".join(TINY_BASES)
+        for setting, got, elsewhere in (
+            ("challenger.source", self.challenger.source, "model"),
+            ("dataset.labels", dataset.labels, "votes"),
+            ("dataset.bought", dataset.bought, 0),
+        ):
+            if got != elsewhere and self.base_model not in TINY_BASES:
+                raise ValueError(
+                    f"{setting}: expected {elsewhere!r} with base_model = {self.base_model!r}; {got!r} goes with {tiny}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -81,6 +81,10 @@ def unforkable(session: Session, name: str, point: ForkPoint, config: RunConfig,
             return
     if config.iterations <= last:
         yield Fault("iterations", f"{config.iterations}", f"more than {last}, since the run begins after {point}")
+    replay = config.dataset.replay if isinstance(config, CoEvolution) else None
+    if replay is not None and replay.label == "newest":
+        why = "the questions of another run get no votes in this one"
+        yield Fault("dataset.replay.label", "'newest'", "'first'", why)
     faults = [*_all_ruled_out(point, its_config, config)]
     yield from faults
     if not faults:

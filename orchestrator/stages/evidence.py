@@ -49,18 +49,32 @@ def gather_evidence(
     match gate.needs:
         case "other_solvers":
             for rank, other in enumerate(earlier_solvers(context, solver, cast(Solvers, gate).earlier), 1):
-                _ask_solver(context, cast(Solvers, gate), other, candidates, rank)
+                _ask_solver(context, gate.type, cast(Solvers, gate).votes, other, candidates, rank)
         case "other_form":
             forms = _forms(context, cast(Reordered, gate), solver)
-            _ask_solver(context, cast(Reordered, gate), solver, candidates, 0, forms)
+            _ask_solver(context, gate.type, cast(Reordered, gate).votes, solver, candidates, 0, forms)
         case "judge":
             _ask_judge(context, cast(JudgeGate, gate), candidates)
-    return stored_evidence(context, gate)
+    return _stored(context, gate.type, candidates)
 
 
-def stored_evidence(context: Context[CoEvolution], gate: Gate) -> dict[str, tuple[Evidence, ...]]:
+def ask_again(context: Context[CoEvolution], candidates: Sequence[Candidate]) -> dict[str, tuple[str | None, ...]]:
+    """The answers of the iteration's Solver to questions of earlier iterations, as many as a question gets votes."""
+    solver = context.checkpoint("solver")
+    _ask_solver(context, "replay", context.config.dataset.votes, solver, candidates, 0)
+    told = _stored(context, "replay", candidates)
+    return {key: row.answers for key, rows in told.items() for row in rows if row.voter == solver.id}
+
+
+def _stored(context: Context, gate: str, candidates: Sequence[Candidate]) -> dict[str, tuple[Evidence, ...]]:
+    """What is stored about the candidates' iterations, by question."""
+    places = dict.fromkeys(question_key(row.question_id)[:2] for row in candidates)
     with context.store.read() as session:
-        return queries.questions.evidence_of(session, context.run.name, context.iteration, gate.type)
+        return {
+            key: rows
+            for run, iteration in places
+            for key, rows in queries.questions.evidence_of(session, run, iteration, gate).items()
+        }
 
 
 def earlier_solvers(context: Context[CoEvolution], solver: Checkpoint, count: int) -> list[Checkpoint]:
@@ -82,15 +96,16 @@ def earlier_solvers(context: Context[CoEvolution], solver: Checkpoint, count: in
 
 def _ask_solver(
     context: Context[CoEvolution],
-    gate: Solvers | Reordered,
+    gate: str,
+    votes: int,
     solver: Checkpoint,
     candidates: Sequence[Candidate],
     rank: int,
     forms: Forms | None = None,
 ) -> None:
     """Store a Solver's answers to the candidates, or to other forms of them. `rank` tells the gate's Solvers apart."""
-    config, note = context.config, f"questions asked for the gate {gate.type}"
-    told = stored_evidence(context, gate)
+    config, note = context.config, f"questions asked for {gate}"
+    told = _stored(context, gate, candidates)
     remaining = [row for row in candidates if all(one.voter != solver.id for one in told.get(row.question_id, ()))]
     if not remaining:
         return
@@ -103,8 +118,8 @@ def _ask_solver(
             yield [
                 Prompt(
                     tuple(config.solver.template.messages(text)),
-                    context.seed("admit", gate.type, rank, question_key(row.question_id)[2]),
-                    gate.votes,
+                    context.seed("admit", gate, rank, *question_key(row.question_id)[1:]),
+                    votes,
                     config.dataset.sampling,
                 )
                 for row, text in zip(batch, asked[-1][0], strict=True)
@@ -122,7 +137,7 @@ def _ask_solver(
             rows = [
                 Evidence(
                     row.question_id,
-                    gate.type,
+                    gate,
                     solver.id,
                     text if forms else None,
                     () if text is None else tuple(extract_boxed(reply.text) for reply in next(groups)),
@@ -181,4 +196,6 @@ def _ask_judge(context: Context[CoEvolution], gate: JudgeGate, candidates: Seque
 
     cases = [Case(row.question_id, row.question, Claimed(row.label.answer or "")) for row in candidates]
     seed = context.seed("admit", gate.type)
-    ask_in_batches(cases, stored_evidence(context, gate), gate, seed, save, context.batch_done, "labels judged")
+    ask_in_batches(
+        cases, _stored(context, gate.type, candidates), gate, seed, save, context.batch_done, "labels judged"
+    )

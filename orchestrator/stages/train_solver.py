@@ -6,31 +6,26 @@ is measured against the base model. Whether the optimiser goes on, too, is a set
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 from core.asking.service import Service
 from core.settings.config import CoEvolution, SelfTraining
 from core.settings.training import Labelled
-from core.worlds import solve
 from orchestrator.ledger import LastWrite
-from orchestrator.stages.context import Context, StageError
+from orchestrator.stages.context import Context
 from orchestrator.stages.training import jobs
 from orchestrator.stages.training.curriculum import given_questions
+from orchestrator.stages.training.questions import questions_of
 from orchestrator.stages.training.rounds import remove_unneeded, rounds_from
 from orchestrator.stages.training.running import train
 from orchestrator.stages.training.sampling import samples
 from services.inference import access
-from services.oracles import exact
 from storage import queries
 from storage.files.checkpoints import digest, manifest
 from trainers.base import SolverJob, TrainQuestion, TrainResult
-
-T = TypeVar("T")
 
 
 def train_solver(context: Context) -> LastWrite:
@@ -76,54 +71,3 @@ def chained_job(context: Context, labelled: Labelled, job: SolverJob, result: Tr
     start = replace(job.start, path=str(result.folder), sha256=digest(manifest(result.folder)))
     key, work_dir = f"{context.iteration}/train_labelled", job.work_dir / "labelled"
     return jobs.labelled_job(context.config, labelled, key, start, work_dir)
-
-
-def drawn(questions: Sequence[T], share: float, others: int, seed: int) -> list[T]:
-    """Questions of which, in their order, so many are drawn that they are `share` of all with `others`; all if few."""
-    count = min(len(questions), round(share / (1 - share) * others))
-    return [questions[i] for i in sorted(random.Random(seed).sample(range(len(questions)), count))]
-
-
-def questions_of(context: Context[CoEvolution]) -> tuple[TrainQuestion, ...]:
-    """What the Solver of a co-evolution run trains on: the kept questions with their pseudo-labels, with
-    `dataset.replay` those of earlier iterations with theirs, and with `labelled.share` labelled ones.
-
-    Raises:
-        StageError: no question was kept.
-    """
-    run, t, config = context.run.name, context.iteration, context.config
-    dataset, labelled, replay = config.dataset, config.labelled, config.dataset.replay
-    with context.store.read() as session:
-        rows = queries.questions.labels_of(session, run, t, "kept")
-        if rows and replay is not None:
-            first = max(1, t - replay.iterations) if replay.iterations else 1
-            makers = queries.forks.makers(session, run, t - 1)
-            earlier = [
-                row for i in range(first, t) for row in queries.questions.labels_of(session, makers[i], i, "kept")
-            ]
-            rows = [*rows, *drawn(earlier, replay.share, len(rows), context.seed("replay"))]
-        refused = queries.questions.count_verdicts(session, run, t).get("refused", 0)
-    # Labels that the method makes during training are audited by the trainer, which so gets the truth; no reward sees
-    # it. An ill-posed question gets a text that equals no label, so that no label is right.
-    audited = config.solver.reward.labels == "online" and config.audit.oracle == "exact"
-    questions = list[TrainQuestion]()
-    for row in rows:
-        if row.text is not None and row.label is not None and row.label.answer is not None:
-            solved = solve(row.text) if audited or dataset.labels == "exact" else None
-            known = None if solved is None else str(solved)
-            truth = (known or exact.ILL_POSED) if audited else None
-            answer = row.label.answer if dataset.labels == "votes" else known
-            if answer is not None:
-                questions.append(TrainQuestion(row.question_id, row.text, answer, truth))
-    if not questions:
-        limits = dataset.limits
-        expected = "some with a majority" if limits is None else f"some with {limits[0]:g} <= p_hat <= {limits[1]:g}"
-        expected += f", of which the gates refused all {refused:,}" if refused else ""
-        raise StageError(
-            f"run {context.run}, iteration {context.iteration}: no question was kept, so the Solver has nothing to "
-            f"learn from: expected {expected}. See the histogram of p_hat in `coevo report {context.run}`"
-        )
-    if labelled is not None and labelled.share is not None:
-        anchors = jobs.labelled_questions(config, labelled)
-        questions += drawn(anchors, labelled.share, len(questions), context.seed("anchors"))
-    return tuple(questions)

@@ -66,6 +66,8 @@ def test_a_check_names_what_keeps_a_fork_from_beginning_and_counts_what_is_left_
     assert one == other < two
     wrong = json_of("check", "--from", "whole:1", "--set", "shared=true", "--set", "base_model=other", status=1)
     assert {"shared", "base_model"} <= {fault["setting"] for fault in wrong["faults"]}
+    replays = json_of("check", "--from", "whole:1", "--set", "dataset.replay.label=newest", status=1)
+    assert [fault["setting"] for fault in replays["faults"]] == ["dataset.replay.label"]
     with forked.read() as session:
         assert {run.name for run in queries.runs.list_runs(session)} == {RUN, "fork"}
 

@@ -185,6 +185,16 @@ def test_the_memory_and_time_of_lora_in_bfloat16_by_hand() -> None:
     assert stage.hours[1] == pytest.approx((swaps + max(waiting, asked) + updates) / 3600)
 
 
+def test_replayed_questions_are_voted_on_again_for_the_newest_label() -> None:
+    first, newest = (
+        work_of("rzero-qwen3-4b", dataset__replay__share=0.2, dataset__replay__label=label)["train_solver"]
+        for label in ("first", "newest")
+    )
+    votes, *others = newest
+    assert others == first
+    assert (votes.holder, votes.answers, votes.rounds) == ("solver", 2000 * 10, 2)
+
+
 def test_the_papers_methods_take_at_most_half_as_long_again_as_with_easyr1() -> None:
     """With EasyR1's trainer in their presets, for as many answers; it samples on all eight GPUs, ours on seven."""
     for name in ("srt", "ttrl", "evol_rl", "scrl", "poly_epo"):

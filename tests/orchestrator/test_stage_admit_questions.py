@@ -15,7 +15,7 @@ from orchestrator.runs import prepare
 from orchestrator.stages.admit_questions import admit_questions
 from orchestrator.stages.context import StageError
 from orchestrator.stages.label_questions import label_questions
-from orchestrator.stages.train_solver import questions_of
+from orchestrator.stages.training.questions import questions_of
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import fake_applications

@@ -11,12 +11,13 @@ import pytest
 
 from core import worlds
 from core.challenger.gates import Evidence
-from core.types import OracleLabel, question_id
+from core.types import OracleLabel, question_id, question_key
 from orchestrator.costs import BudgetSpent
 from orchestrator.installation.home import Home
 from orchestrator.runs import prepare
 from orchestrator.stages.admit_questions import admit_questions
 from orchestrator.stages.context import StageError
+from orchestrator.stages.training.questions import questions_of
 from storage import queries
 from storage.session import Store
 from tests.fake_applications import answering
@@ -227,3 +228,27 @@ def test_a_stage_that_was_cut_off_asks_only_what_it_did_not_store(
     assert len(rows) == 6
     # Each Solver's seeds are its own.
     assert len({*asked}) == len({request.split()[1] for request in asked}) == 6
+
+
+def test_replayed_questions_get_the_newest_labels(sqlite: Store, tmp_path: Path) -> None:
+    """S(2) answers otherwise than the first vote did; of a question without a majority there is no label."""
+    replay = {"share": 0.6, "label": "newest"}
+    prepare(Home(tmp_path), sqlite, "a", "demo", 0, {"dataset.replay": replay, "serving.batches": 1})
+    for t in (1, 2):
+        add_checkpoint(sqlite, t, parent=t - 1)
+    label(sqlite, tmp_path, REPLIES, 1)
+    label(sqlite, tmp_path, {"What is 7 + 7?": ["\\boxed{14}"] * 6 + ["no idea"] * 4, **REPLIES}, 3)
+    asked = list[str]()
+
+    def texts_of(body: dict[str, Any]) -> list[str]:
+        asked.append(body["policy_version"])
+        return by_checkpoint({"a/solver/2": {"What is 1 + 2?": 1, "What is 5 - 3?": 2}})(body)
+
+    for times in range(2):  # the second time, everything is stored
+        with answering(texts_of) as services:
+            questions = questions_of(context_of(sqlite, "a", 3, home=tmp_path, services=services))
+        labels = [(question_key(question.question_id)[1], question.text, question.label) for question in questions]
+        assert labels[4:] == [(1, "What is 1 + 2?", "1"), (1, "What is 5 - 3?", "2")], times
+        assert [label for _, _, label in labels[:4]] == ["14", *map(str, VOTED.values())]
+    assert asked == ["a/solver/2"] * 3
+    assert {len(row.answers) for row in evidence(sqlite, "replay", 1)} == {10}

@@ -20,8 +20,8 @@ from core.settings.training import Labelled
 from core.types import Scored, StageKey, question_key
 from core.worlds import solve
 from orchestrator.stages.context import StageError
-from orchestrator.stages.train_solver import questions_of
 from orchestrator.stages.training.metrics import labelled_metrics, replace_metrics, store_step
+from orchestrator.stages.training.questions import questions_of
 from orchestrator.stages.training.rollouts import StoredTraining, store_rollouts
 from storage import queries
 from storage.files.texts import read_texts, training_texts_paths
@@ -114,14 +114,31 @@ def test_the_labels_of_the_exact_control_are_right_and_ill_posed_questions_have_
     ]
 
 
+@pytest.mark.parametrize(("share", "labels"), [(0, ["6", "6", "6"]), (0.34, ["6", "5", "6"]), (0.67, ["6", "5"])])
+def test_true_labels_are_bought_where_the_votes_let_expect_most_of_them(
+    sqlite: Store, share: float, labels: list[str]
+) -> None:
+    """The second question has the smallest majority, and the third has no answer: whoever buys that learns so."""
+    config = CONFIG.model_copy(update={"dataset": CONFIG.dataset.model_copy(update={"bought": share})})
+    votes = {"What is 1 + 1?": 7, "What is 2 + 3?": 5, "What is 4 + ?": 6}
+    rows = [(text, vote_of(("6", count), ("5", 10 - count))) for text, count in votes.items()]
+    with sqlite.write() as session:
+        create(session, "bought", config)
+        label(session, "bought", 1, rows, config)
+    questions = questions_of(context_of(sqlite, "bought", 1, config=config))
+    assert [question.label for question in questions] == labels
+
+
 @pytest.mark.parametrize(
     ("changes", "at_fault"),
     [
+        ({"dataset": {"labels": "exact"}, "base_model": "models/Qwen3-4B-Base"}, "labels"),
+        ({"dataset": {"bought": 0.1}, "base_model": "models/Qwen3-4B-Base"}, "bought"),
         ({"challenger": {"source": "world"}}, "challenger"),
         ({"challenger": {"source": "world", "trained": False}, "base_model": "models/Qwen3-4B-Base"}, "source"),
     ],
 )
-def test_a_program_s_questions_need_its_world_and_no_training(changes: dict[str, Any], at_fault: str) -> None:
+def test_a_program_that_knows_needs_its_world(changes: dict[str, Any], at_fault: str) -> None:
     with pytest.raises(ValidationError, match=at_fault):
         CoEvolution.model_validate(changes)
 
