@@ -44,13 +44,13 @@ def start_run(api: TestClient, name: str) -> str:
 
 def listed(api: TestClient, name: str) -> dict[str, Any] | None:
     """The run's entry in the list of runs; checks that the run's own route says the same. Only that route has a flow
-    run that is done."""
+    run that is done, the settings, and what a fork inherits."""
     [entry] = [row for row in api.get(f"{PREFIX}/runs").json()["items"] if row["name"] == name] or [None]
     own = api.get(f"{PREFIX}/runs/{name}")
     assert own.status_code == (404 if entry is None else 200)
     if entry is not None:
         config, flow_run = own.json()["config"], entry["flow_run"] or own.json()["flow_run"]
-        assert own.json() == {**entry, "config": config, "flow_run": flow_run}
+        assert own.json() == {**entry, "config": config, "flow_run": flow_run, "inherited": []}
         assert (config is None) == (entry["seed"] is None)
     return entry
 
