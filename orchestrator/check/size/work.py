@@ -57,8 +57,7 @@ def work_of(config: RunConfig, stage: Stage) -> Iterator[Work]:
                     rounds = _rounds(config, count) * asked // count
                     yield Work("solver", asked * gate.votes, dataset.sampling.max_tokens, asked, rounds)
         case "train_solver", _:
-            replay = config.dataset.replay if isinstance(config, CoEvolution) else None
-            if replay is not None and replay.label == "newest":
+            if isinstance(config, CoEvolution) and (replay := config.dataset.replay) and replay.label == "newest":
                 asked = round(replay.share / (1 - replay.share) * config.dataset.candidates)  # the band may keep all
                 yield Work("solver", asked * dataset.votes, dataset.sampling.max_tokens, asked, _rounds(config, asked))
             for table in ("solver", *(() if config.has_branch else ("labelled",))):
