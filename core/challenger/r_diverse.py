@@ -39,9 +39,9 @@ class RDiverseChallenger(RZeroChallenger):
         from core.questions.skeletons import similarities  # here, because it imports scikit-learn
 
         well_formed = [i for i, question in enumerate(asked.questions) if question is not None]
-        found = similarities([asked.questions[i] or "" for i in well_formed], asked.earlier)
+        cosines = similarities([asked.questions[i] or "" for i in well_formed], asked.earlier)
         penalties = [{"memory": 0.0} for _ in asked.questions]
-        for i, (largest, mean) in zip(well_formed, found, strict=True):
+        for i, (largest, mean) in zip(well_formed, cosines, strict=True):
             excess = self.gamma * max(0.0, largest - self.tau_max) + (1 - self.gamma) * max(0.0, mean - self.tau_mean)
             penalties[i]["memory"] = self.memory_weight * excess
         return penalties

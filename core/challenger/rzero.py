@@ -61,8 +61,8 @@ def cluster_sizes(questions: Sequence[str | None], distance: float, *, with_malf
     from core.questions.similarity import clusters
 
     clustered = [i for i, question in enumerate(questions) if question is not None or with_malformed]
-    found = clusters([questions[i] or "" for i in clustered], distance)
-    counts, sizes = Counter(found), [0] * len(questions)
-    for i, cluster in zip(clustered, found, strict=True):
+    cluster_of = clusters([questions[i] or "" for i in clustered], distance)
+    counts, sizes = Counter(cluster_of), [0] * len(questions)
+    for i, cluster in zip(clustered, cluster_of, strict=True):
         sizes[i] = counts[cluster]
     return sizes

@@ -45,7 +45,7 @@ def replay_alerts(home: Home, store: Store, name: str) -> list[AlertRow]:
 
 def silent(config: RunConfig, alerts: Iterable[AlertRow]) -> list[str]:
     """The guard's signals and the run's drift rules, by their figures, that have no alert."""
-    said = {alert.series if alert.rule in ("sudden", "slow") else alert.rule for alert in alerts}
+    raised_by = {alert.series if alert.rule in ("sudden", "slow") else alert.rule for alert in alerts}
     rules = {name: figures_of_rule(name) for name in config.alerts.figures}
     signals = {str(signal): (signal,) for signal in get_args(Signal)}
-    return [name for name, spoken in {**signals, **rules}.items() if said.isdisjoint(spoken)]
+    return [name for name, own in {**signals, **rules}.items() if raised_by.isdisjoint(own)]

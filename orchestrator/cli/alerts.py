@@ -51,7 +51,7 @@ def alerts(
 
 
 def _replay(run: str | None, as_json: bool) -> None:
-    """Print what each signal and rule would have said: in which iterations, and its first sentence."""
+    """Print the alerts that each signal and rule would have raised: their iterations, and the first one's text."""
     from orchestrator.analysis.alerts import replay_alerts, silent
 
     if run is None:

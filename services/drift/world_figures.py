@@ -29,7 +29,7 @@ def asked_points(session: Session, run: str, iteration: int, _config: RunConfig)
     asked = _operations([text for _, text in texts])
     if asked is not None:
         yield SeriesPoint.of(asked, iteration, ASKED, "all")
-    counts = Counter(found for _, text in texts if (found := skeleton(text)) is not None)
+    counts = Counter(operations for _, text in texts if (operations := skeleton(text)) is not None)
     yield SeriesPoint(iteration, "skeletons", "all", "", len(counts), None, None, counts.total())
     alike = pair_share([*counts.values()])
     if alike is not None:

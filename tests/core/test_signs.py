@@ -136,15 +136,15 @@ def equally_alike(rng: np.random.Generator, t: int) -> Series:
 
 def runs_with(signal: str, drawn: Drawn) -> float:
     """The share of simulated runs in which any iteration shows the signal."""
-    rng, found = np.random.default_rng(40), 0
+    rng, runs = np.random.default_rng(40), 0
     for _ in range(RUNS):
         series: Series = {}
         for t in range(1, ITERATIONS + 1):
             for key, points in drawn(rng, t).items():
                 series.setdefault(key, []).extend(points)
-        found += any(signal in signals(series, t) for t in range(1, ITERATIONS + 1))
-    print(f"\n{signal}: {found} of {RUNS}")
-    return found / RUNS
+        runs += any(signal in signals(series, t) for t in range(1, ITERATIONS + 1))
+    print(f"\n{signal}: {runs} of {RUNS}")
+    return runs / RUNS
 
 
 @pytest.mark.parametrize(

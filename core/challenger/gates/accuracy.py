@@ -30,9 +30,9 @@ class Accuracy(Gate):
     def admit(self, candidates: Sequence[Candidate], known: Known) -> Admission:
         own = {cell.iteration for cell in known.audits}
         audits = [*(Cell(*cell) for cell in known.state or () if cell[0] not in own), *known.audits]
-        found = chances(audits, [candidate.label.p_hat for candidate in candidates])
+        right = chances(audits, [candidate.label.p_hat for candidate in candidates])
         state = [list(astuple(cell)) for cell in audits]
-        if found is None:
+        if right is None:
             return Admission.of((True for _ in candidates), state)
-        mean = sum(found) / len(found) if found else None
-        return Admission.of((chance >= self.least for chance in found), state, estimated=mean)
+        mean = sum(right) / len(right) if right else None
+        return Admission.of((chance >= self.least for chance in right), state, estimated=mean)
